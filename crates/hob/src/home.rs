@@ -126,6 +126,16 @@ impl Home {
         self.root.join("run")
     }
 
+    /// Returns the file that exists while `hob restore` replaces files.
+    pub fn unfinished_restore(&self) -> PathBuf {
+        self.root.join("restore.unfinished")
+    }
+
+    /// Returns the file that says how the last scheduled backup went.
+    pub fn backup_record(&self) -> PathBuf {
+        self.root.join("backup.json")
+    }
+
     fn lock(&self) -> PathBuf {
         self.root.join("hob.lock")
     }
@@ -153,6 +163,29 @@ impl Home {
         folders.iter().filter(|folder| !folder.is_dir()).try_for_each(|folder| make_private(folder))
     }
 
+    /// Returns whether this home has databases, or has had some.
+    pub fn has_data(&self) -> bool {
+        [self.ledger(), self.memory(), self.root.join("stores.json")]
+            .iter()
+            .any(|path| path.exists())
+    }
+
+    /// Returns whether the home, or one of its databases, can only be read: its disk may be failing, or be a backup.
+    pub fn is_read_only(&self) -> bool {
+        [self.root.clone(), self.ledger(), self.memory()].iter().any(|path| {
+            use nix::errno::Errno::{EACCES, EPERM, EROFS};
+            let refused = nix::unistd::access(path, nix::unistd::AccessFlags::W_OK);
+            matches!(refused, Err(EACCES | EPERM | EROFS))
+        })
+    }
+
+    /// Returns the process that serves this home, if it is alive.
+    pub fn serving_pid(&self) -> Option<u32> {
+        let pid: u32 = fs::read_to_string(self.lock()).ok()?.trim().parse().ok()?;
+        let process = hob_child::tree::process(i32::try_from(pid).ok()?);
+        process.filter(|found| !found.zombie).map(|_| pid)
+    }
+
     /// Returns whether this process runs inside an agent of this home's server.
     pub fn is_inside_agent(&self) -> bool {
         match fs::read_to_string(self.lock()) {
@@ -171,10 +204,25 @@ impl Home {
         for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
             hob_files::remove_temporaries(&folder, std::time::Duration::from_secs(60));
         }
+        self.remove_unfinished_copies();
         if let Err(error) = self.remove_temporary_files_of_agents()
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "failed to remove temporary files of agents");
+        }
+    }
+
+    /// Removes copies of databases that an interrupted backup or restore left.
+    fn remove_unfinished_copies(&self) {
+        let day = std::time::Duration::from_secs(24 * 3600);
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_copy = ["backup-", "restore-"].iter().any(|prefix| name.starts_with(prefix));
+            let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+            let age = modified.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+            if is_copy && age > day {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
 

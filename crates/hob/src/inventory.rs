@@ -1,21 +1,25 @@
-//! What this home has had: which databases, and how much was in the memory. A database that is missing, or has less in
-//! it than before, is an error instead of an empty start.
+//! What this home has had: which databases, how much was in the memory, and the generation of each file. A database that
+//! is missing, or older than it was, is an error instead of an empty start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use hob_domain::DataKey;
+use hob_store::Access;
 use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
 
 /// The content of the file.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Known {
     ledger: bool,
     /// The number of turns that the memory has ever stored; `None` if there was no memory.
     memory: Option<u64>,
+    ledger_generation: u32,
+    memory_generation: u32,
 }
 
 /// The inventory of a home.
@@ -32,64 +36,156 @@ impl Inventory<'_> {
         self.home.root().join("stores.json")
     }
 
-    fn known(&self) -> Known {
+    /// Reads the file. Returns `None` if there is none, and an error if a restore was interrupted. A crash of the machine may leave it empty.
+    fn known(&self) -> anyhow::Result<Option<Known>> {
+        if let Ok(file) = fs::read_to_string(self.home.unfinished_restore()) {
+            anyhow::bail!(
+                "restoring {} was interrupted, so the databases may be inconsistent: run `hob restore {file}` again",
+                self.home.root().display()
+            );
+        }
         let text = fs::read(self.path()).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        if text.is_empty() {
+            return Ok(None);
+        }
+        serde_json::from_slice(&text).map(Some).ok().with_context(|| {
+            format!(
+                "{} is damaged: it says which databases this home has had. Restore a backup with `hob restore FILE`, or \
+                 go on with the databases that are there with `hob store accept-loss`",
+                self.path().display()
+            )
+        })
     }
 
     fn write(&self, known: &Known) -> anyhow::Result<()> {
-        if *known != self.known() {
-            hob_files::write_over_unsynced(&self.path(), &serde_json::to_vec(known)?, 0o600)?;
+        if self.known()?.as_ref() != Some(known) {
+            let path = self.path();
+            hob_files::write_over_unsynced(&path, &serde_json::to_vec(known)?, 0o600)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }
 
-    /// Fails if the ledger was there and is not any more. Call it before the ledger is opened.
-    pub fn check_ledger(&self) -> anyhow::Result<()> {
-        if self.known().ledger && is_empty(&self.home.ledger()) {
-            return Err(lost(&self.home.ledger(), "it held this home's apps and sessions"));
+    /// Fails if the ledger was there and is not any more, or is older than it was. Call it before the ledger is opened.
+    pub fn check_ledger(&self, key: &DataKey) -> anyhow::Result<()> {
+        let (known, path) = (self.known()?, self.home.ledger());
+        self.check_missing(known.as_ref(), key)?;
+        match known {
+            Some(known) if !is_empty(&path) => {
+                self.check_generation(&path, key, known.ledger_generation)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     pub fn note_ledger(&self) -> anyhow::Result<()> {
-        self.write(&Known { ledger: true, ..self.known() })
+        self.write(&Known { ledger: true, ..self.known()?.unwrap_or_default() })
     }
 
-    /// Fails if the memory was there and is not any more. Call it before the memory is opened.
-    pub fn check_memory(&self) -> anyhow::Result<()> {
-        match self.known().memory {
-            Some(turns) if is_empty(&self.home.memory()) => {
-                let held = format!("it had stored {turns} turns");
-                Err(lost(&self.home.memory(), &held))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Fails if the memory has lost turns. Call it once the memory is open.
-    pub fn note_memory(&self, key: &DataKey) -> anyhow::Result<()> {
-        let known = self.known();
-        let found = hob_store::memory_mark(&self.home.memory(), key)?;
+    /// Fails if the memory was there and is not any more, has lost turns, or is older than it was. Returns the number of turns
+    /// that it has ever stored; `None` if nothing is known of it yet. Call it before the memory is opened.
+    pub fn check_memory(&self, key: &DataKey) -> anyhow::Result<Option<u64>> {
+        let (known, path) = (self.known()?, self.home.memory());
+        self.check_missing(known.as_ref(), key)?;
+        let Some(known) = known.filter(|_| !is_empty(&path)) else { return Ok(None) };
+        let found = hob_store::memory_mark(&path, key, self.access())?;
         match known.memory {
-            Some(turns) if found < turns => {
-                let path = self.home.memory();
+            Some(turns) if found.turns < turns => {
                 let log = format!("{}-wal", path.display());
                 anyhow::bail!(
-                    "{} has lost turns: it had stored {turns}, now it knows of {found}; perhaps {log} was removed or \
+                    "{} has lost turns: it had stored {turns}, but knows of only {}; perhaps {log} was removed or \
                      damaged. Restore a backup with `hob restore FILE`, or go on without them with `hob store accept-loss`",
-                    path.display()
+                    path.display(),
+                    found.turns
                 )
             }
-            _ => self.write(&Known { memory: Some(found), ..known }),
+            _ if found.generation < known.memory_generation => Err(older(&path)),
+            _ => Ok(Some(found.turns)),
         }
     }
 
-    /// Forgets what was there: the databases are replaced.
+    /// Notes how many turns the memory has ever stored; the memory itself says it if [`Inventory::check_memory`] did not.
+    /// Call it once the memory is open.
+    pub fn note_memory(&self, key: &DataKey, turns: Option<u64>) -> anyhow::Result<()> {
+        let turns = match turns {
+            Some(turns) => turns,
+            None => hob_store::memory_mark(&self.home.memory(), key, self.access())?.turns,
+        };
+        let known = self.known()?.unwrap_or_default();
+        self.write(&Known { memory: Some(turns.max(known.memory.unwrap_or(0))), ..known })
+    }
+
+    /// Begins a new generation of both databases, by which an older copy is recognised from now on.
+    pub fn advance(&self, key: &DataKey) -> anyhow::Result<()> {
+        let ledger_generation = hob_store::advance_generation(&self.home.ledger(), key)?;
+        let memory_generation = hob_store::advance_generation(&self.home.memory(), key)?;
+        let known = self.known()?.unwrap_or_default();
+        self.write(&Known { ledger_generation, memory_generation, ..known })?;
+        self.note_memory(key, None)
+    }
+
+    /// Forgets what was there: the databases are replaced, or the owner goes on without them.
     pub fn reset(&self) -> anyhow::Result<()> {
-        match fs::remove_file(self.path()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        let path = self.path();
+        hob_files::write_over(&path, &serde_json::to_vec(&Known::default())?, 0o600)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Forgets what the ledger was, which is replaced by what could be salvaged of it.
+    pub fn reset_ledger(&self) -> anyhow::Result<()> {
+        let known = self.known()?.unwrap_or_default();
+        self.write(&Known { ledger_generation: 0, ..known })
+    }
+
+    /// Forgets what was in the memory, which is replaced by what could be salvaged of it. A crash may come before the new file
+    /// is in place; that there was a memory stays known, so that a missing file is an error.
+    pub fn reset_memory(&self) -> anyhow::Result<()> {
+        let known = self.known()?.unwrap_or_default();
+        self.write(&Known { memory: Some(0), memory_generation: 0, ..known })
+    }
+
+    /// Fails if one of the databases was there and is not any more. Without an inventory, the other one knows it: a server
+    /// that has used it had both.
+    fn check_missing(&self, known: Option<&Known>, key: &DataKey) -> anyhow::Result<()> {
+        let (ledger, memory) = (self.home.ledger(), self.home.memory());
+        let (had_ledger, had_memory) = match known {
+            Some(known) => (known.ledger, known.memory),
+            None => (
+                is_empty(&ledger) && self.is_of_a_server(&memory, key),
+                (is_empty(&memory) && self.is_of_a_server(&ledger, key)).then_some(0),
+            ),
+        };
+        if had_ledger && is_empty(&ledger) {
+            return Err(lost(&ledger, "it held this home's apps and sessions"));
+        }
+        match had_memory {
+            Some(0) if is_empty(&memory) => Err(lost(&memory, "a server has used it")),
+            Some(turns) if is_empty(&memory) => {
+                Err(lost(&memory, &format!("it had stored {turns} turns")))
+            }
             _ => Ok(()),
+        }
+    }
+
+    fn check_generation(&self, path: &Path, key: &DataKey, known: u32) -> anyhow::Result<()> {
+        // The inventory was read before: a server that is running may have begun a new generation since.
+        match known == 0 || hob_store::generation(path, key, self.access())? >= known {
+            true => Ok(()),
+            false => Err(older(path)),
+        }
+    }
+
+    /// Returns whether a server has used this database. It then had the other one, too.
+    fn is_of_a_server(&self, path: &Path, key: &DataKey) -> bool {
+        !is_empty(path)
+            && hob_store::generation(path, key, self.access())
+                .is_ok_and(|generation| generation > 0)
+    }
+
+    fn access(&self) -> Access {
+        match self.home.is_read_only() {
+            true => Access::ReadOnly,
+            false => Access::ReadWrite,
         }
     }
 }
@@ -97,6 +193,15 @@ impl Inventory<'_> {
 /// Returns whether there is no database. SQLite creates an empty file before it writes the first page.
 fn is_empty(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |metadata| metadata.len() == 0)
+}
+
+fn older(path: &Path) -> anyhow::Error {
+    let shown = path.display();
+    anyhow::anyhow!(
+        "{shown} is older than the one that Hob last wrote: recent changes are missing; perhaps {shown}-wal was removed or damaged, or an \
+         older copy was put in its place. Restore a backup with `hob restore FILE`, or go on without the changes with \
+         `hob store accept-loss`"
+    )
 }
 
 fn lost(path: &Path, held: &str) -> anyhow::Error {

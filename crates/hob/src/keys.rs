@@ -43,6 +43,12 @@ pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey
     read_or_make(&home.key(), passphrase)
 }
 
+/// Returns whether a passphrase protects the home's key.
+pub fn is_wrapped(home: &Home) -> bool {
+    let text = fs::read_to_string(home.key()).unwrap_or_default();
+    matches!(serde_json::from_str(&text), Ok(KeyFile::Wrapped { .. }))
+}
+
 /// Returns the key to which secrets are sealed. Needs no passphrase once the home has its public
 /// key.
 pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<SealingKey> {

@@ -20,9 +20,12 @@ pub struct OpenLedger {
 pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<OpenLedger> {
     let Some(url) = &settings.values.store_url else {
         let inventory = Inventory::new(&settings.home);
-        inventory.check_ledger()?;
+        inventory.check_ledger(key)?;
         let ledger = Arc::new(Ledger::open(&settings.home.ledger(), key)?);
-        inventory.note_ledger()?;
+        // A full disk must not keep anyone from reading. A later start notes it.
+        if let Err(error) = inventory.note_ledger() {
+            tracing::warn!(%error, "cannot note that there is a ledger");
+        }
         return Ok(OpenLedger { ledger, cluster: None });
     };
     let ledger = Arc::new(PostgresLedger::connect(url).await?);

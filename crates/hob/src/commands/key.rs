@@ -30,9 +30,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum KeyAction {
-    /// Create a new key and encrypt everything with it; stop `hob serve` first
+    /// Create a new key and re-encrypt the databases with it; run `hob stop` first
     Rotate {
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
         /// Print {"rotated":true,"resealed":…}

@@ -1,7 +1,7 @@
-//! `hob store migrate`: copies the ledger and the memory from the SQLite files of the home into
+//! `hob store`: copies the ledger and the memory from the SQLite files of the home into
 //! PostgreSQL, or back.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +19,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::confirm::OwnersAct;
+use super::salvage;
 use super::{Context, Exit};
+use crate::database_files::{put_in_place, remove, with_suffix};
 use crate::inventory::Inventory;
 use crate::printer::{self, outln};
 use crate::settings::Resolved;
@@ -60,11 +62,29 @@ After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remov
         #[arg(long)]
         json: bool,
     },
-    /// Go on without a database that is missing, or without turns that the memory has lost; stop `hob serve` first
-    AcceptLoss {
-        /// Do not ask
+    /// Replace a damaged database with what can still be read from it, and keep the damaged file; run `hob stop` first
+    #[command(after_help = "\
+Prints how many records were recovered and lost. If you have a backup, use `hob restore` instead. Databases that are not \
+damaged are left unchanged.")]
+    Salvage {
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
+        /// Print {"salvaged":[{"file":…,"damaged":…,"tables":[…]}],"intact":[…]}
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let the server start although a database is missing or has lost changes; run `hob stop` first
+    #[command(after_help = "\
+A missing database is created empty at the next start, and lost changes stay lost, so try `hob restore` first. Transcripts \
+that still exist are captured again.")]
+    AcceptLoss {
+        /// Skip the confirmation prompt
+        #[arg(long)]
+        yes: bool,
+        /// Print {"accepted":true}
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -80,7 +100,24 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     let (from, to, url, json) = match &args.action {
         StoreAction::Migrate { from, to, url, json } => (from, to, url, json),
-        StoreAction::AcceptLoss { yes } => return accept_loss(context, *yes),
+        StoreAction::Salvage { yes, json } => {
+            let question = "Replace damaged databases by what can be read of them?";
+            let act = OwnersAct { command: "hob store salvage", question, yes: *yes };
+            let output = if *json { salvage::Output::Json } else { salvage::Output::Text };
+            return salvage::run(context, &act, output, &analyse());
+        }
+        StoreAction::AcceptLoss { yes, json } => {
+            let question =
+                "Go on without what is missing, although `hob restore FILE` could bring it back?";
+            let act = OwnersAct { command: "hob store accept-loss", question, yes: *yes };
+            let exit = accept_loss(context, &act)?;
+            match (exit, json) {
+                (Exit::Done, true) => printer::out_json(&json!({"accepted": true})),
+                (Exit::Done, false) => outln!("the next start goes on with what is there"),
+                _ => {}
+            }
+            return Ok(exit);
+        }
     };
     if from == to {
         bail!("--from and --to must be different stores");
@@ -93,6 +130,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             .clone()
             .context("no database given: use --url, or set store.url")?,
     };
+    if url.may_be_clear() && settings.values.store_require_tls {
+        bail!(
+            "--url: the server is on another machine, and sslmode allows connections without TLS: use \
+             sslmode=require, verify-ca or verify-full, or set store.require_tls to false"
+        );
+    }
     settings.home.prepare()?;
     let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
     if settings.home.next_key().exists() {
@@ -118,19 +161,16 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Forgets what the home has had, so that the next start creates what is missing.
-fn accept_loss(context: &Context, yes: bool) -> anyhow::Result<Exit> {
-    let question =
-        "Go on without what is missing, although `hob restore FILE` could bring it back?";
-    let act = OwnersAct { command: "hob store accept-loss", question, yes };
+fn accept_loss(context: &Context, act: &OwnersAct<'_>) -> anyhow::Result<Exit> {
     if !act.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
     let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
     let home = &context.settings.home;
+    let _store_lock = home.lock_store_exclusively(BUSY_TIMEOUT)?;
     Inventory::new(home).reset()?;
     // Transcripts that are still there are captured again from their start.
     Trash::open(&home.trash())?.remove(&home.capture_state())?;
-    outln!("the next start goes on with what is there");
     Ok(Exit::Done)
 }
 
@@ -224,7 +264,7 @@ async fn migrate_to_sqlite(
     drop(to.exists().then(|| Ledger::open(&to, key)));
     drop(remembered.exists().then(|| Memory::open(&remembered, key, BUSY_TIMEOUT)));
     for (new, path) in [(moving, to), (moving_memory, remembered)] {
-        put_in_place(&new, &path)?;
+        put_in_place(&new, &path, ".before")?;
     }
     // How many turns the replaced memory had stored says nothing about the copied one.
     Inventory::new(&settings.home).reset()?;
@@ -265,63 +305,6 @@ async fn into_file(
         }
         moved => Ok(moved?),
     }
-}
-
-/// The endings of the files of one SQLite database.
-const DATABASE_SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
-
-fn with_suffix(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
-fn remove(path: &Path) -> anyhow::Result<()> {
-    for part in DATABASE_SUFFIXES.map(|ending| with_suffix(path, ending)) {
-        if part.exists() {
-            std::fs::remove_file(&part)
-                .with_context(|| format!("cannot remove {}", part.display()))?;
-        }
-    }
-    Ok(())
-}
-
-/// Replaces a database. Keeps the old one as `.before`, or as `.before-N` if that name is taken. No
-/// process may have either database open.
-fn put_in_place(new: &Path, path: &Path) -> anyhow::Result<()> {
-    let is_there =
-        |path: &Path| DATABASE_SUFFIXES.iter().any(|ending| with_suffix(path, ending).exists());
-    if is_there(path) {
-        let names = std::iter::once(".before".to_owned())
-            .chain((2..).map(|number: u32| format!(".before-{number}")));
-        let mut places = names.map(|name| with_suffix(path, &name));
-        let place = places
-            .find(|place| !is_there(place))
-            .with_context(|| {
-                let path = path.display();
-                format!(
-                    "cannot back up {path}: all backup names are in use; delete or move old {path}.before files"
-                )
-            })?;
-        rename(path, &place)?;
-    }
-    rename(new, path)
-}
-
-fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
-    // The write-ahead log goes first. A database without its log is outdated, and one with
-    // another's log is corrupt.
-    for ending in ["-wal", "-shm", ""] {
-        let part = with_suffix(from, ending);
-        if part.exists() {
-            std::fs::rename(&part, with_suffix(to, ending))
-                .with_context(|| format!("cannot rename {}", part.display()))?;
-        }
-    }
-    if let Some(folder) = to.parent() {
-        std::fs::File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }
 
 /// A progress bar that names the current table.

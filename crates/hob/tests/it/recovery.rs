@@ -67,7 +67,8 @@ fn memory_without_its_log_is_an_error() {
     let said = refuses(&home);
     assert!(said.contains("has lost turns") && said.contains("41"), "{said}");
     assert!(!home.run(&["store", "accept-loss"]).status.success(), "it needs --yes");
-    assert!(home.run(&["store", "accept-loss", "--yes"]).status.success());
+    let accepted = home.run(&["store", "accept-loss", "--yes", "--json"]);
+    assert_eq!(json_of(&accepted)["accepted"], true);
     assert!(home.serve().stop().success());
     assert_eq!(exported_texts(&home).len(), 40);
 }

@@ -1,6 +1,7 @@
 //! Makes checks, and prints them as `hob doctor` does.
 
-use crate::printer::outln;
+use crate::printer;
+use crate::view::{Paint, View};
 use hob_gateway::{Check, Verdict};
 use serde_json::{Value, json};
 
@@ -32,14 +33,15 @@ pub fn to_json(check: &Check) -> Value {
 }
 
 /// Prints the check on one line, and its fix on a second one.
-pub fn print(check: &Check) {
+pub fn print(view: &View, check: &Check) {
     let mark = match check.status {
-        Verdict::Ok => "ok     ",
-        Verdict::Warn => "warning",
-        Verdict::Fail => "FAILED ",
+        Verdict::Ok => view.paint(Paint::Good, "ok     "),
+        Verdict::Warn => view.paint(Paint::Warning, "warning"),
+        Verdict::Fail => view.paint(Paint::Bad, "FAILED "),
     };
-    outln!("{mark}  {:<9} {}", check.name, check.text);
+    let text = format!("{:<9} {}", check.name, check.text);
+    printer::out_drawing(&format!("{mark}  {}\n", printer::clean(&text)));
     if let Some(fix) = &check.fix {
-        outln!("         {:<9} -> {fix}", "");
+        printer::out(&format!("         {:<9} -> {fix}\n", ""));
     }
 }

@@ -4,11 +4,13 @@ use clap::Args as ClapArgs;
 use hob_gateway::Verdict;
 use serde_json::{Value, json};
 
+use super::checks::Depth;
 use super::{check, checks};
 use crate::commands::{Context, Exit};
 use crate::printer::{self, outln};
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
+use crate::view::View;
 
 /// Check Hob's home folder and this machine, and print every setting with its source
 #[derive(ClapArgs)]
@@ -16,6 +18,9 @@ use crate::settings::registry::SETTINGS;
     after_help = "Exit code: 1 if a check failed, else 0. Warnings do not count as failures."
 )]
 pub struct Args {
+    /// Also verify every page of the databases, and read every uploaded file and every capture that waits in `deferred-captures/`; takes longer
+    #[arg(long)]
+    deep: bool,
     /// Print {"checks":[…],"settings":[…]}
     #[arg(long)]
     json: bool,
@@ -23,12 +28,14 @@ pub struct Args {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let settings = &context.settings;
-    let checks = checks::all(settings);
+    let depth = if args.deep { Depth::Deep } else { Depth::Quick };
+    let checks = checks::all(settings, depth);
     if args.json {
         let checks: Vec<Value> = checks.iter().map(check::to_json).collect();
         printer::out_json(&json!({"checks": checks, "settings": settings_as_json(settings)}));
     } else {
-        checks.iter().for_each(check::print);
+        let view = View::of_stdout();
+        checks.iter().for_each(|check| check::print(&view, check));
         print_settings(settings);
     }
     let failed = checks.iter().any(|check| check.status == Verdict::Fail);

@@ -32,9 +32,24 @@ pub fn folder(settings: &Resolved) -> Check {
         Some(path) => {
             let path = path.display();
             let fix = format!("run `chmod go-rwx {path}`");
-            check::failed("home", format!("other users can access {path}"), fix)
+            let text = format!("only the folder's mode keeps other users from {path}");
+            check::warning("home", text, fix)
         }
     }
+}
+
+/// Reports a home that cannot be written.
+pub fn read_only(settings: &Resolved) -> Option<Check> {
+    let root = settings.home.root().display();
+    settings.home.is_read_only().then(|| {
+        check::warning(
+            "home",
+            format!("{root} cannot be written: `hob recall` and `hob export` still read it"),
+            format!(
+                "make {root} writable, or copy it to another disk and set HOB_HOME to the copy"
+            ),
+        )
+    })
 }
 
 /// Returns an entry of the folder that other users can access.

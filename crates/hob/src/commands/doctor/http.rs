@@ -6,6 +6,7 @@ use hob_domain::{AgentSpec, Driver};
 use hob_gateway::{Check, Doctor, SettingRow};
 use hob_memory::redact;
 
+use super::checks::Depth;
 use super::{agents, checks};
 use crate::settings::Resolved;
 
@@ -19,7 +20,7 @@ impl Doctor for HomeDoctor {
             fix: check.fix.as_deref().map(masked),
             ..check
         };
-        checks::all(&self.0).into_iter().map(mask_texts).collect()
+        checks::all(&self.0, Depth::Quick).into_iter().map(mask_texts).collect()
     }
 
     fn settings(&self) -> Vec<SettingRow> {

@@ -1,26 +1,61 @@
-//! The check of the PostgreSQL database.
+//! The check of the ledger: a file of the home, or a PostgreSQL database.
 
 use hob_gateway::Check;
-use hob_store::PostgresLedger;
+use hob_store::{Access, PostgresLedger, StoreUrl};
 
 use super::check;
-use crate::memory;
+use crate::inventory::Inventory;
 use crate::settings::Resolved;
+use crate::{keys, memory};
 
-/// Checks the database that `store.url` names. Returns `None` if the stores are files of the home.
-pub fn check(settings: &Resolved) -> Option<Check> {
-    let url = settings.values.store_url.as_ref()?;
+/// What to do about a file that cannot be opened.
+pub const FILE_FIX: &str = "do what the message says; `hob doctor --deep` looks for further damage, and transcripts of agents can be imported \
+     again with `hob import`";
+
+/// Checks that the ledger can be opened.
+pub fn check(settings: &Resolved) -> Check {
+    match &settings.values.store_url {
+        Some(url) => database(url),
+        None => file(settings),
+    }
+}
+
+fn file(settings: &Resolved) -> Check {
+    let home = &settings.home;
+    if !home.has_data() {
+        return check::passed("ledger", "empty: no apps and sessions are stored yet");
+    }
+    let access = if home.is_read_only() { Access::ReadOnly } else { Access::ReadWrite };
+    let look = || {
+        let key = keys::data_key(home, settings.passphrase.as_deref())?;
+        Inventory::new(home).check_ledger(&key)?;
+        if !home.ledger().exists() {
+            return Ok("empty: no apps and sessions are stored yet".to_owned());
+        }
+        let tables = ["apps", "sessions"];
+        let state = hob_store::inspect_database(&home.ledger(), &key, access, &tables)?;
+        let rows: Vec<String> =
+            state.rows.iter().map(|(table, count)| format!("{count} {table}")).collect();
+        anyhow::Ok(format!("{}: {}", home.ledger().display(), rows.join(", ")))
+    };
+    match look() {
+        Ok(text) => check::passed("ledger", text),
+        Err(error) => check::failed("ledger", format!("{error:#}"), FILE_FIX),
+    }
+}
+
+fn database(url: &StoreUrl) -> Check {
     let inspect = || anyhow::Ok(memory::runtime()?.block_on(PostgresLedger::look(url))?);
     let state = match inspect() {
         Ok(state) => state,
         Err(error) => {
             let fix = "start the database, or correct store.url in config.toml or $HOB_STORE_URL";
-            return Some(check::failed("ledger", format!("{error:#}"), fix));
+            return check::failed("ledger", format!("{error:#}"), fix);
         }
     };
     let server = format!("{url}: PostgreSQL {}", state.version);
     let known = state.known;
-    Some(match state.schema {
+    match state.schema {
         None => {
             let text = format!("{server}; the first start of `hob serve` creates the tables");
             check::passed("ledger", text)
@@ -37,5 +72,5 @@ pub fn check(settings: &Resolved) -> Option<Check> {
             let text = format!("{server}, schema {found}; {} known nodes", state.nodes);
             check::passed("ledger", text)
         }
-    })
+    }
 }

@@ -10,10 +10,12 @@ use hob_store::PostgresLedger;
 use hob_transcript::AgentClient;
 
 use super::check;
+use super::ledger::FILE_FIX;
 use crate::hooks::{self, ClientFolders, HookState};
-use crate::memory;
+use crate::inventory::Inventory;
 use crate::settings::Resolved;
 use crate::socket::client;
+use crate::{keys, memory};
 
 /// How many maintenance events the report shows, newest first.
 const MAX_EVENTS: usize = 5;
@@ -30,7 +32,13 @@ pub fn checks(settings: &Resolved) -> Vec<Check> {
 }
 
 fn store(settings: &Resolved) -> Vec<Check> {
-    if !memory::exists(settings) {
+    if !memory::exists(settings) && !settings.home.has_data() {
+        return vec![check::passed("memory", "empty: no turns are stored yet")];
+    }
+    if !memory::exists(settings)
+        && let Ok(key) = keys::data_key(&settings.home, settings.passphrase.as_deref())
+        && Inventory::new(&settings.home).check_memory(&key).is_ok()
+    {
         return vec![check::passed("memory", "empty: no turns are stored yet")];
     }
     if !has_tables(settings) {
@@ -48,10 +56,7 @@ fn store(settings: &Resolved) -> Vec<Check> {
         Ok(read) => read,
         Err(error) => {
             let fix = match settings.values.store_url {
-                None => {
-                    "if the file `key` or HOB_PASSPHRASE has changed, restore it; \
-                     else restore memory.db from a backup"
-                }
+                None => FILE_FIX,
                 Some(_) => {
                     "do what the message says; all nodes need the same key and the same store.encrypt"
                 }
@@ -59,11 +64,9 @@ fn store(settings: &Resolved) -> Vec<Check> {
             return vec![check::failed("memory", format!("{error:#}"), fix)];
         }
     };
-    let latest = counts.last_ts.map_or("never".to_owned(), |ts| ts.to_string());
+    let latest = counts.last_ts.map_or(String::new(), |ts| format!("; latest turn: {ts}"));
     let (turns, sessions, projects) = (counts.turns, counts.sessions, counts.projects);
-    let text = format!(
-        "{turns} turns of {sessions} sessions in {projects} projects; latest turn: {latest}"
-    );
+    let text = format!("{turns} turns of {sessions} sessions in {projects} projects{latest}");
     let events = events.into_iter().map(|event| {
         let text = format!("{} {}: {}", event.at, event.kind, event.detail);
         check::warning("event", text, "look at the file that the event names")
@@ -143,6 +146,10 @@ fn hooks_of(client: AgentClient, folders: &ClientFolders, hob: &std::path::Path)
         HookState::Installed => {
             let text = format!("{name}: installed in {file}, but they may not run");
             check::warning("hooks", text, report.notes.join(" "))
+        }
+        HookState::Plugin => {
+            let id = report.plugin.unwrap_or_default();
+            check::passed("hooks", format!("{name}: the plugin {id} brings them"))
         }
         HookState::Partial { missing } => {
             let text = format!("{name}: {file} has no hooks for {}", missing.join(", "));

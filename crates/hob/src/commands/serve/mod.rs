@@ -1,8 +1,10 @@
 //! `hob serve`: the one long-lived process, and the place where all parts are put together.
 
+mod backups;
 mod command;
 mod listeners;
 mod parts;
+mod probe;
 mod runtime;
 mod server;
 mod signals;

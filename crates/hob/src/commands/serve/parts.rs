@@ -8,11 +8,17 @@ use anyhow::Context as _;
 use hob_agents::claude::{BackendOptions, ClaudeBackend, ClaudeTransport, SandboxedLauncher};
 use hob_agents::{Runtime, mcp_servers};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
-use hob_gateway::{Gateway, GatewayLimits, Requests, ResponseLimits, Responses, SignIn};
+use hob_gateway::{
+    AgentCatalog, AppRequests, Conversations, Gateway, GatewayLimits, Readiness, Requests,
+    ResponseLimits, Responses, SignIn, StoreProbe,
+};
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
 use hob_sessions::{Completions, CompletionsOptions, Runner, RunnerOptions, UploadStore};
 
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::probe::HomeProbe;
 use crate::commands::doctor::HomeDoctor;
 use crate::settings::Resolved;
 use crate::{demo, keys, ledger};
@@ -25,8 +31,8 @@ pub async fn sessions(
 ) -> anyhow::Result<Sessions> {
     let home = &settings.home;
     let shared_files = opened.cluster.clone().map(|cluster| cluster.store);
-    let max_file_bytes = settings.values.max_file_bytes;
-    let uploads = UploadStore::new(home.files(), max_file_bytes, runtime.trash.clone());
+    let (max_file, max_app) = (settings.values.max_file_bytes, settings.values.app_upload_bytes);
+    let uploads = UploadStore::new(home.files(), max_file, max_app, runtime.trash.clone());
     let options = SessionsOptions {
         node: opened.begin_node(settings)?,
         store: opened.ledger,
@@ -86,6 +92,13 @@ pub fn completions(
     }))
 }
 
+/// Returns how many connections HTTP may have. The other descriptors are for the owner's socket, agents and databases.
+pub fn max_connections() -> usize {
+    const WITHOUT_A_LIMIT: usize = 1 << 16;
+    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return WITHOUT_A_LIMIT };
+    usize::try_from(soft / 4 * 3).unwrap_or(WITHOUT_A_LIMIT).clamp(16, WITHOUT_A_LIMIT)
+}
+
 /// Builds the HTTP gateway on top of the other parts.
 pub fn gateway(
     settings: &Arc<Resolved>,
@@ -113,7 +126,9 @@ pub fn gateway(
         engine: tools.engine.clone(),
         tools: tools.clone(),
         apps: ledger.clone(),
+        conversations: Conversations::new(ledger.clone(), responses.max_conversation_bytes),
         responses: Arc::new(Responses::new(ledger.clone(), responses)),
+        catalog: AgentCatalog::new(ledger.clone()),
         audit: ledger,
         runner: runner(settings, runtime),
         files: sessions.files().clone(),
@@ -124,6 +139,7 @@ pub fn gateway(
         default_agent: settings.default_agent.clone(),
         admin,
         doctor: Arc::new(HomeDoctor(settings.clone())),
+        readiness: Readiness::new(probe(settings, key)),
         sign_in: SignIn::new(key, admin, settings.values.console_session),
         hosts: settings.values.hosts.0.clone(),
         limits: GatewayLimits {
@@ -131,6 +147,15 @@ pub fn gateway(
             run_timeout: settings.values.turn_timeout,
         },
         requests: Requests::default(),
+        app_requests: AppRequests::new(settings.values.app_requests.min(max_connections() / 2)),
+    })
+}
+
+/// Returns the probe of the home's databases. With PostgreSQL, heartbeats tell whether it can be written.
+fn probe(settings: &Resolved, key: &DataKey) -> Option<Arc<dyn StoreProbe>> {
+    let is_file = settings.values.store_url.is_none();
+    is_file.then(|| -> Arc<dyn StoreProbe> {
+        Arc::new(HomeProbe { home: settings.home.clone(), key: key.clone() })
     })
 }
 

@@ -6,6 +6,7 @@ use hob_child::sweep::{self, Marker};
 use hob_child::{Children, ChildrenOptions};
 use hob_files::Trash;
 
+use super::backups;
 use crate::commands::Context;
 use crate::settings::Resolved;
 
@@ -39,6 +40,7 @@ fn sandbox(settings: &Resolved) -> SandboxConfig {
     let home = &settings.home;
     SandboxConfig {
         home: home.root().to_owned(),
+        backups: backups::hidden_folder(settings),
         socket: settings.socket.clone(),
         files: home.files(),
         temporary: home.temporary(),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
 use super::signals::StopSignals;
-use super::{parts, runtime};
+use super::{backups, parts, runtime};
 use crate::commands::Context;
 use crate::inventory::Inventory;
 use crate::settings::Resolved;
@@ -30,8 +30,8 @@ const FAREWELL_DEADLINE: Duration = Duration::from_millis(2500);
 const END_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a write waits for another process that is writing into the memory.
 const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the server notes how much the memory holds.
-const INVENTORY_INTERVAL: Duration = Duration::from_secs(30);
+/// How often the server notes how much the databases hold.
+const INVENTORY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the server until a signal or the idle timeout stops it.
 pub async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<()> {
@@ -74,6 +74,9 @@ impl Server {
         let opened = ledger::open(&settings, &key).await?;
         let ledger = opened.ledger.clone();
         let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT).await?;
+        if settings.values.store_url.is_none() {
+            Inventory::new(&settings.home).advance(&key)?;
+        }
         keys::publish(&settings.home, &key)?;
         // An earlier server may have been killed.
         runtime.discard(&runtime.sandbox.temporary);
@@ -122,6 +125,7 @@ impl Server {
         tasks.spawn(deferred.run(stopping.clone()));
         if self.settings.values.store_url.is_none() {
             tasks.spawn(note_inventory(self.settings.clone(), self.key.clone(), stopping.clone()));
+            tasks.spawn(backups::run(self.settings.clone(), stopping.clone()));
         }
         let model = self.settings.values.memory_model.clone();
         tasks.spawn(maintenance::run(engine.clone(), model, stopping.clone()));
@@ -159,6 +163,7 @@ impl Server {
             listener,
             router,
             self.connections.clone(),
+            parts::max_connections(),
             runtime.tasks.clone(),
             runtime.stopping.clone(),
             self.disconnect.clone(),
@@ -231,15 +236,28 @@ async fn idle_for(limit: Duration, connections: &Connections, live: &LiveLimit, 
     }
 }
 
-/// Notes from time to time, and at the end, how much the memory holds.
+/// Begins a new generation of the databases from time to time, and at the end, if they have changed.
 async fn note_inventory(settings: Arc<Resolved>, key: DataKey, stopping: CancellationToken) {
+    let logs = [settings.home.ledger(), settings.home.memory()].map(|path| {
+        let mut log = path.into_os_string();
+        log.push("-wal");
+        log
+    });
+    // Every commit changes a write-ahead log.
+    let changed_at = || {
+        logs.clone().map(|log| std::fs::metadata(log).and_then(|metadata| metadata.modified()).ok())
+    };
+    let mut noted_at = [None; 2];
     loop {
         let stopped = stopping.run_until_cancelled(tokio::time::sleep(INVENTORY_INTERVAL)).await;
-        let (settings, key) = (settings.clone(), key.clone());
-        let noted =
-            tokio::task::spawn_blocking(move || Inventory::new(&settings.home).note_memory(&key));
-        if let Ok(Err(error)) = noted.await {
-            tracing::error!(%error, "cannot note how much the memory holds");
+        if changed_at() != noted_at {
+            let (settings, key) = (settings.clone(), key.clone());
+            let noted =
+                tokio::task::spawn_blocking(move || Inventory::new(&settings.home).advance(&key));
+            if let Ok(Err(error)) = noted.await {
+                tracing::error!(%error, "cannot note how much the databases hold");
+            }
+            noted_at = changed_at();
         }
         if stopped.is_none() {
             return;

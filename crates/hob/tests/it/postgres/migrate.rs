@@ -307,7 +307,7 @@ fn refused_migration_changes_nothing() {
     let running = home.serve();
     let refused = there(&home, &url);
     assert_eq!(refused.status.code(), Some(3));
-    assert!(format!("{refused:?}").contains("stop `hob serve` first"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("run `hob stop` first"), "{refused:?}");
     assert_eq!(running.stop().code(), Some(0));
     assert_eq!(tables(), "none");
 

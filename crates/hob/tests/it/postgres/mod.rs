@@ -2,6 +2,7 @@
 
 mod memory;
 mod migrate;
+mod recovery;
 
 use hob_testkit::server::folder_holds;
 use hob_testkit::{TestHome, wait_until};

@@ -1,0 +1,204 @@
+//! `hob restore`: replaces the home by what a backup holds.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args as ClapArgs;
+use hob_domain::Timestamp;
+use hob_store::Access;
+use serde_json::json;
+
+use super::archive::{
+    DEFERRED, KEY, LEDGER, MEMORY, Manifest, PLAIN, copy_and_digest, read_archive, read_manifest,
+};
+use crate::commands::confirm::{OwnersAct, refuse_agents};
+use crate::commands::{Context, Exit};
+use crate::home::Home;
+use crate::inventory::Inventory;
+use crate::keys;
+use crate::printer::{self, errln, outln};
+use crate::settings::Resolved;
+
+/// Replace the databases, key, settings and uploads of the home folder with those of a backup; run `hob stop` first
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Hob verifies the whole backup first. The previous contents of the home folder are moved to `$HOB_HOME/before-restore-…`.")]
+pub struct RestoreArgs {
+    /// A file that `hob backup` made
+    file: PathBuf,
+    /// Skip the confirmation prompt
+    #[arg(long)]
+    yes: bool,
+    /// Print {"rows":{…},"before":…}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
+    let settings = &context.settings;
+    let home = &settings.home;
+    if settings.values.store_url.is_some() {
+        errln!(
+            "hob: this command restores SQLite files, but `store.url` is set; remove that setting first"
+        );
+        return Ok(Exit::WrongState);
+    }
+    refuse_agents(context, "hob restore")?;
+    let manifest = read_manifest(&args.file)?;
+    let question = format!(
+        "Replace the databases, the key and the settings in {} by those of {}?",
+        home.root().display(),
+        manifest.created_at
+    );
+    // Without its key, nobody can read earlier backups of this home that were made without it.
+    let is_in_use = home.has_data() || home.key().exists();
+    let act =
+        OwnersAct { command: "hob restore", question: &question, yes: args.yes || !is_in_use };
+    if !act.is_confirmed(context)? {
+        return Ok(Exit::Failed);
+    }
+    home.prepare()?;
+    let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
+    let _store_lock = home.lock_store_exclusively(std::time::Duration::from_secs(10))?;
+    let folder = tempfile::Builder::new().prefix("restore-").tempdir_in(home.root())?;
+    extract(&args.file, &manifest, folder.path())?;
+    verify_databases(settings, &manifest, folder.path())?;
+    let unfinished = home.unfinished_restore();
+    hob_files::write_over(&unfinished, args.file.to_string_lossy().as_bytes(), 0o600)
+        .with_context(|| format!("cannot write {}", unfinished.display()))?;
+    let before = put_in_place(home, &manifest, folder.path()).with_context(|| {
+        let file = args.file.display();
+        format!("the restore did not finish; mend this, then run `hob restore {file}` again")
+    })?;
+    Inventory::new(home).reset()?;
+    fs::remove_file(&unfinished)?;
+    if args.json {
+        printer::out_json(&json!({"rows": manifest.rows, "before": before}));
+    } else {
+        outln!(
+            "restored the home of {}; what was there before is in {}",
+            manifest.created_at,
+            before.display()
+        );
+        let waiting = fs::read_dir(before.join(DEFERRED)).into_iter().flatten().flatten().count();
+        if waiting > 0 {
+            outln!("{waiting} deferred captures that the server had not stored yet are there, too");
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes every entry below `folder` and compares it with the manifest.
+fn extract(file: &Path, manifest: &Manifest, folder: &Path) -> anyhow::Result<()> {
+    let found = read_archive(file, |name, content| {
+        let path = Path::new(name);
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if !manifest.digests.contains_key(name) || !path.components().all(is_plain) {
+            bail!("{}: unexpected entry {name}", file.display());
+        }
+        let target = folder.join(path);
+        fs::create_dir_all(target.parent().unwrap_or(folder))?;
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut out = options.open(&target)?;
+        let digest = copy_and_digest(content, &mut out)?;
+        out.sync_all()?;
+        Ok((name.to_owned(), digest))
+    });
+    let found: BTreeMap<_, _> = found
+        .with_context(|| {
+            format!(
+                "cannot unpack {}; free space if the disk is full, else use another backup",
+                file.display()
+            )
+        })?
+        .into_iter()
+        .collect();
+    for (name, expected) in &manifest.digests {
+        if found.get(name) != Some(expected) {
+            bail!(
+                "{} is damaged: {name} is missing or has changed; use another backup",
+                file.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Opens the restored databases with their key, and counts their rows.
+fn verify_databases(settings: &Resolved, manifest: &Manifest, folder: &Path) -> anyhow::Result<()> {
+    let restored = Home::new(folder.to_owned());
+    if !manifest.digests.contains_key(KEY) {
+        if !settings.home.key().exists() {
+            bail!(
+                "the backup was made without its key, and {} does not exist: copy the key there first",
+                settings.home.key().display()
+            );
+        }
+        fs::copy(settings.home.key(), restored.key())?;
+    }
+    let key = keys::data_key(&restored, settings.passphrase.as_deref())?;
+    for (name, expected) in &manifest.rows {
+        if ![LEDGER, MEMORY].contains(&name.as_str()) {
+            bail!("{name} is not a Hob database");
+        }
+        let found = hob_store::verify_database(&folder.join(name), &key, Access::ReadWrite)?;
+        if found.rows.into_iter().collect::<BTreeMap<_, _>>() != *expected {
+            bail!(
+                "the backup is damaged: the rows of {name} do not match its manifest; use another backup"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Creates the folder of what is replaced. An earlier restore in this second may have been interrupted, and its folder has
+/// the only copy of what was there.
+fn create_aside(home: &Home) -> anyhow::Result<PathBuf> {
+    let second = Timestamp::now().as_second();
+    let names = (1..).map(|number: u32| match number {
+        1 => format!("before-restore-{second}"),
+        number => format!("before-restore-{second}-{number}"),
+    });
+    for name in names {
+        let folder = home.root().join(name);
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot create {}", folder.display()));
+            }
+            Ok(()) => return Ok(folder),
+        }
+    }
+    bail!("cannot create a folder for the previous files")
+}
+
+/// Moves what the home has aside, and the restored files into it. Returns the folder of what was there.
+fn put_in_place(home: &Home, manifest: &Manifest, folder: &Path) -> anyhow::Result<PathBuf> {
+    let before = create_aside(home)?;
+    let mut names: Vec<String> = PLAIN.map(str::to_owned).to_vec();
+    for database in [LEDGER, MEMORY] {
+        names.extend(["", "-wal", "-shm", "-journal"].map(|end| format!("{database}{end}")));
+    }
+    // A rotation that was interrupted concerned the old key. Transcripts are captured again from their start, since the
+    // backup may be older than what was captured; nothing is stored twice.
+    names.extend(["key.next", "capture-state"].map(str::to_owned));
+    if manifest.digests.contains_key(KEY) {
+        names.push(KEY.to_owned());
+    }
+    for name in names {
+        let (old, new) = (home.root().join(&name), folder.join(&name));
+        if fs::symlink_metadata(&old).is_ok() {
+            fs::rename(&old, before.join(&name))
+                .with_context(|| format!("cannot move {}", old.display()))?;
+        }
+        if fs::symlink_metadata(&new).is_ok() {
+            fs::rename(&new, &old).with_context(|| format!("cannot replace {}", old.display()))?;
+        }
+    }
+    Ok(before)
+}
