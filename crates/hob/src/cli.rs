@@ -6,13 +6,14 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
 
+use crate::commands::answer::Verdict;
 use crate::commands::{self, Context, Exit};
 use crate::printer::errln;
 use crate::{hook_runner, settings};
 
 /// Run coding agents in durable sessions that share one long-term memory
 #[derive(Parser)]
-#[command(name = "hob", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "hob", version, propagate_version = true)]
 #[command(after_help = "\
 Hob keeps all its files in its home folder, $HOB_HOME (default: ~/.hob).
 
@@ -23,19 +24,32 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 server not running (for `hob 
 running).")]
 pub struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
     Setup(commands::setup::Args),
     Serve(commands::serve::Args),
+    Stop(commands::stop::Args),
     Status(commands::status::Args),
+    Open(commands::open::Args),
+    Logs(commands::logs::Args),
     Run(commands::run::Args),
     Sessions(commands::sessions::Args),
     Attach(commands::attach::Args),
+    /// Approve an agent's permission request
+    Allow(commands::answer::Args),
+    /// Deny an agent's permission request
+    Deny(commands::answer::Args),
+    Agents(commands::agents::Args),
+    Config(commands::config::Args),
     Doctor(commands::doctor::Args),
     Recall(commands::recall::Args),
+    Remember(commands::notes::RememberArgs),
+    Correct(commands::notes::CorrectArgs),
+    Timeline(commands::notes::TimelineArgs),
+    Stats(commands::notes::StatsArgs),
     Forget(commands::forget::Args),
     Import(commands::import::Args),
     Export(commands::export::Args),
@@ -53,6 +67,7 @@ enum Command {
     Key(commands::key::Args),
     Store(commands::store::Args),
     Completions(commands::completions::Args),
+    Man(commands::man::Args),
 }
 
 /// Parses the command line and runs the command.
@@ -67,19 +82,38 @@ pub fn run() -> ExitCode {
     let plain = |run: &dyn Fn(&Context) -> anyhow::Result<Exit>| {
         context(Vec::new(), umask).and_then(|context| run(&context))
     };
-    let exit = match cli.command {
+    let Some(command) = cli.command else {
+        return ended(plain(&commands::overview::run));
+    };
+    let exit = match command {
         Command::CaptureTranscript(args) => return hook_runner::capture_transcript(args),
-        Command::CaptureTurn(_) => return hook_runner::capture_turn(),
+        Command::CaptureTurn(args) => return hook_runner::capture_turn(args),
         Command::SessionStart(args) => return hook_runner::session_start(args),
-        Command::Completions(args) => commands::completions::run(&args, command()),
+        Command::Completions(args) => commands::completions::run(&args, whole()),
+        Command::Man(args) => commands::man::run(&args, whole()),
         Command::Claude(args) => commands::claude::run(&args),
         Command::Hooks(args) => commands::hooks::run(&args),
-        Command::Mcp(_) => return commands::mcp::run(),
+        Command::Mcp(args) => return commands::mcp::run(&args),
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),
         Command::Setup(args) => plain(&|context| commands::setup::run(context, &args)),
         Command::Acp(args) => plain(&|context| commands::acp::run(context, &args)),
         Command::Service(args) => plain(&|context| commands::service::run(context, &args)),
+        Command::Stop(args) => plain(&|context| commands::stop::run(context, &args)),
+        Command::Open(args) => plain(&|context| commands::open::run(context, &args)),
+        Command::Logs(args) => plain(&|context| commands::logs::run(context, &args)),
+        Command::Allow(args) => {
+            plain(&|context| commands::answer::run(context, &args, Verdict::Allow))
+        }
+        Command::Deny(args) => {
+            plain(&|context| commands::answer::run(context, &args, Verdict::Deny))
+        }
+        Command::Agents(args) => plain(&|context| commands::agents::run(context, &args)),
+        Command::Config(args) => plain(&|context| commands::config::run(context, &args)),
+        Command::Remember(args) => plain(&|context| commands::notes::remember(context, &args)),
+        Command::Correct(args) => plain(&|context| commands::notes::correct(context, &args)),
+        Command::Timeline(args) => plain(&|context| commands::notes::timeline(context, &args)),
+        Command::Stats(args) => plain(&|context| commands::notes::stats(context, &args)),
         Command::Status(args) => plain(&|context| commands::status::run(context, &args)),
         Command::Run(args) => plain(&|context| commands::run::run(context, &args)),
         Command::Sessions(args) => plain(&|context| commands::sessions::run(context, &args)),
@@ -95,6 +129,10 @@ pub fn run() -> ExitCode {
         Command::Key(args) => plain(&|context| commands::key::run(context, &args)),
         Command::Store(args) => plain(&|context| commands::store::run(context, &args)),
     };
+    ended(exit)
+}
+
+fn ended(exit: anyhow::Result<Exit>) -> ExitCode {
     match exit {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -114,8 +152,8 @@ fn context(flags: Vec<(&'static str, String)>, umask: u32) -> anyhow::Result<Con
     Ok(Context { settings: Arc::new(settings::load(flags)?), umask })
 }
 
-/// Returns the whole command line, for completions.
-pub fn command() -> clap::Command {
+/// Returns the whole command line, for completions and manual pages.
+pub fn whole() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
 
@@ -123,6 +161,6 @@ pub fn command() -> clap::Command {
 mod tests {
     #[test]
     fn command_line_is_consistent() {
-        super::command().debug_assert();
+        super::whole().debug_assert();
     }
 }

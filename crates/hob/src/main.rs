@@ -1,8 +1,11 @@
 //! The `hob` executable: the composition root, and the commands.
 
 mod acp;
+mod backup_record;
 mod cli;
 mod commands;
+mod config_edit;
+mod database_files;
 mod demo;
 mod home;
 mod hook_runner;
@@ -14,7 +17,9 @@ mod logging;
 mod maintenance;
 mod mcp_bridge;
 mod mcp_entry;
+mod mcp_standby;
 mod memory;
+mod moment;
 mod outbox;
 mod owner_client;
 mod printer;
@@ -23,6 +28,8 @@ mod service;
 mod settings;
 mod setup_record;
 mod socket;
+mod turns_view;
+mod view;
 
 use std::process::ExitCode;
 
@@ -34,7 +41,11 @@ fn main() -> ExitCode {
         Some(demo::ARGUMENT) => return demo::run(),
         // One bridge runs per agent, so it must be small. Without the command-line parser it needs
         // much less memory.
-        Some("mcp") if std::env::args().len() == 2 => return commands::mcp::run(),
+        Some("mcp") => {
+            if let Some(code) = commands::mcp::run_without_parser() {
+                return code;
+            }
+        }
         _ => {}
     }
     cli::run()

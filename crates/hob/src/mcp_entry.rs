@@ -32,9 +32,20 @@ pub enum EntryState {
     Installed,
     /// Hob's own entry runs another `hob`, or is for another home.
     Outdated,
-    /// There is an entry with Hob's name that somebody else wrote.
+    /// There is an entry with Hob's name that somebody else wrote or has changed.
     Other,
     Absent,
+}
+
+/// What there is to remove.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// There is no entry.
+    Absent,
+    /// The user has changed the entry since, so it stays.
+    Changed,
+    /// The text of the file without the entry.
+    Rest(String),
 }
 
 /// Returns the file in which a client looks for MCP servers.
@@ -78,6 +89,7 @@ pub fn install(
         let found = state(client, text, entry, is_recorded)?;
         let Some(inserted) = edited(client, text, entry, &found)? else { return Ok(None) };
         record.note_entry(RecordedEntry {
+            client,
             file: path.clone(),
             is_new_file: text.is_none(),
             is_new_list: inserted.is_new_list,
@@ -88,20 +100,29 @@ pub fn install(
     Ok(())
 }
 
+/// Returns what [`uninstall`] would do.
+pub fn removal(recorded: &RecordedEntry) -> Result<Removal, HookError> {
+    let loaded = SettingsFile::read(&recorded.file)?;
+    let Some(text) = loaded.text()? else { return Ok(Removal::Absent) };
+    let removal = remove(recorded.client, text, recorded.is_new_list);
+    let removal = removal.map_err(|reason| loaded.broken(reason))?;
+    if matches!(removal, Removal::Rest(_)) {
+        loaded.check_writable()?;
+    }
+    Ok(removal)
+}
+
 /// Removes the entry that `hob setup` has added to a file. Returns whether the file changed.
-pub fn uninstall(
-    client: AgentClient,
-    path: &Path,
-    record: &mut SetupRecord,
-) -> Result<bool, HookError> {
-    let Some(recorded) = record.entry(path).cloned() else { return Ok(false) };
-    let changed = change(path, |text| {
+pub fn uninstall(entry: &RecordedEntry, record: &mut SetupRecord) -> Result<bool, HookError> {
+    let changed = change(&entry.file, |text| {
         let Some(text) = text else { return Ok(None) };
-        let Some(rest) = remove(client, text, recorded.is_new_list)? else { return Ok(None) };
+        let Removal::Rest(rest) = remove(entry.client, text, entry.is_new_list)? else {
+            return Ok(None);
+        };
         let is_empty = rest.trim().is_empty() || rest.trim() == "{}";
-        Ok(Some(if recorded.is_new_file && is_empty { None } else { Some(rest) }))
+        Ok(Some(if entry.is_new_file && is_empty { None } else { Some(rest) }))
     })?;
-    record.drop_entry(path);
+    record.drop_entry(&entry.file);
     Ok(changed)
 }
 
@@ -132,7 +153,10 @@ fn state(
     Ok(match found {
         None => EntryState::Absent,
         Some(found) if is_ours(&found) && runs(&found, entry) => EntryState::Installed,
-        Some(found) if is_ours(&found) && is_recorded => EntryState::Outdated,
+        Some(_) if is_recorded => match remove(client, text, false)? {
+            Removal::Rest(_) => EntryState::Outdated,
+            Removal::Absent | Removal::Changed => EntryState::Other,
+        },
         Some(_) => EntryState::Other,
     })
 }
@@ -146,7 +170,10 @@ fn edited(
 ) -> Result<Option<Insertion>, String> {
     let without = match found {
         EntryState::Installed | EntryState::Other => return Ok(None),
-        EntryState::Outdated => remove(client, text.unwrap_or_default(), false)?,
+        EntryState::Outdated => match remove(client, text.unwrap_or_default(), false)? {
+            Removal::Rest(rest) => Some(rest),
+            Removal::Absent | Removal::Changed => None,
+        },
         EntryState::Absent => None,
     };
     insert(client, without.as_deref().or(text), entry).map(Some)
@@ -159,8 +186,7 @@ fn insert(client: AgentClient, text: Option<&str>, entry: &Entry) -> Result<Inse
     }
 }
 
-/// Returns the text without the entry, or `None` if there is none of Hob's.
-fn remove(client: AgentClient, text: &str, is_new_list: bool) -> Result<Option<String>, String> {
+fn remove(client: AgentClient, text: &str, is_new_list: bool) -> Result<Removal, String> {
     match client {
         AgentClient::Claude => remove_json(text, is_new_list),
         AgentClient::Codex => remove_toml(text),
@@ -245,20 +271,22 @@ fn insert_json(text: Option<&str>, entry: &Entry) -> Result<Insertion, String> {
     Ok(Insertion { text: format!("{before}{inserted}{comma}{after}"), is_new_list })
 }
 
-/// Returns the text without the entry, or `None` if there is none of Hob's.
-fn remove_json(text: &str, is_new_list: bool) -> Result<Option<String>, String> {
+fn remove_json(text: &str, is_new_list: bool) -> Result<Removal, String> {
     let JsonServers { root, servers } = json_servers(text)?;
-    let Some((index, list)) = servers else { return Ok(None) };
-    let ours = list.members(text, NAME).into_iter().find(|index| {
+    let Some((index, list)) = servers else { return Ok(Removal::Absent) };
+    let named = list.members(text, NAME);
+    let ours = named.iter().copied().find(|index| {
         let value = &text[list.items[*index].value.clone()];
         serde_json::from_str(value).is_ok_and(|entry: Value| is_ours(&entry))
     });
-    let Some(ours) = ours else { return Ok(None) };
+    let Some(ours) = ours else {
+        return Ok(if named.is_empty() { Removal::Absent } else { Removal::Changed });
+    };
     let range = match is_new_list && list.items.len() == 1 {
         true => item_range(text, &root, index),
         false => item_range(text, &list, ours),
     };
-    Ok(Some(format!("{}{}", &text[..range.start], &text[range.end..])))
+    Ok(Removal::Rest(format!("{}{}", &text[..range.start], &text[range.end..])))
 }
 
 /// Returns an item with the comma that separates it from the next one, or from the one before if it is the last. The
@@ -318,12 +346,11 @@ fn insert_toml(text: &str, entry: &Entry) -> Result<Insertion, String> {
     Ok(Insertion { text: edited, is_new_list: false })
 }
 
-/// Returns the text without the entry, or `None` if there is none of Hob's. Only the lines that Hob writes are removed.
-fn remove_toml(text: &str) -> Result<Option<String>, String> {
-    let Some(found) = toml_entry(text)? else { return Ok(None) };
-    let by_hand = || format!("the table {HEADER} has other settings by now; remove it yourself");
+/// Removes only the lines that Hob writes.
+fn remove_toml(text: &str) -> Result<Removal, String> {
+    let Some(found) = toml_entry(text)? else { return Ok(Removal::Absent) };
     if !is_ours(&found) {
-        return Err(by_hand());
+        return Ok(Removal::Changed);
     }
     let mut at = 0;
     let mut range: Option<Range<usize>> = None;
@@ -339,7 +366,7 @@ fn remove_toml(text: &str) -> Result<Option<String>, String> {
         }
         at = end;
     }
-    let range = range.ok_or_else(by_hand)?;
+    let Some(range) = range else { return Ok(Removal::Changed) };
     let has_end = range.end < text.len() || text.ends_with('\n');
     let start = range.start - usize::from(!has_end && range.start > 0);
     let rest = format!("{}{}", &text[..start], &text[range.end..]);
@@ -351,11 +378,11 @@ fn remove_toml(text: &str) -> Result<Option<String>, String> {
             expected.remove("mcp_servers");
         }
     }
-    let mut left = toml_table(&rest)?;
+    let Ok(mut left) = toml_table(&rest) else { return Ok(Removal::Changed) };
     if left.get("mcp_servers").and_then(toml::Value::as_table).is_some_and(toml::Table::is_empty) {
         left.remove("mcp_servers");
     }
-    if left == expected { Ok(Some(rest)) } else { Err(by_hand()) }
+    Ok(if left == expected { Removal::Rest(rest) } else { Removal::Changed })
 }
 
 #[cfg(test)]
@@ -370,11 +397,17 @@ mod tests {
         state(client, Some(text), &entry(), false)
     }
 
+    fn rest(removal: Result<Removal, String>) -> String {
+        match removal {
+            Ok(Removal::Rest(rest)) => rest,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn round_trip(text: &str) {
         let Insertion { text: edited, is_new_list } = insert_json(Some(text), &entry()).unwrap();
         assert_eq!(of(AgentClient::Claude, &edited), Ok(EntryState::Installed), "{edited}");
-        let restored = remove_json(&edited, is_new_list).unwrap().unwrap();
-        assert_eq!(restored, text);
+        assert_eq!(remove_json(&edited, is_new_list), Ok(Removal::Rest(text.to_owned())));
     }
 
     #[test]
@@ -396,17 +429,18 @@ mod tests {
     #[test]
     fn formatted_entry_is_removed_by_its_structure() {
         let text = "{\n  \"a\": 1,\n  \"mcpServers\": {\n    \"hob\": {\n      \"command\": \"/x/hob\",\n      \"args\": [\"mcp\"]\n    },\n    \"other\": {}\n  }\n}\n";
-        let rest = remove_json(text, false).unwrap().unwrap();
+        let rest = rest(remove_json(text, false));
         assert_eq!(rest, "{\n  \"a\": 1,\n  \"mcpServers\": {\n    \"other\": {}\n  }\n}\n");
         let alone = "{\n  \"a\": 1,\n  \"mcpServers\": {\n    \"hob\": {\"command\": \"hob\", \"args\": [\"mcp\"]}\n  }\n}\n";
-        assert_eq!(remove_json(alone, true).unwrap().unwrap(), "{\n  \"a\": 1\n}\n");
+        assert_eq!(self::rest(remove_json(alone, true)), "{\n  \"a\": 1\n}\n");
     }
 
     #[test]
     fn entries_of_others_stay() {
         let text = r#"{"mcpServers":{"hob":{"command":"other"}}}"#;
         assert_eq!(of(AgentClient::Claude, text), Ok(EntryState::Other));
-        assert_eq!(remove_json(text, true), Ok(None));
+        assert_eq!(remove_json(text, true), Ok(Removal::Changed));
+        assert_eq!(remove_json(r#"{"mcpServers":{}}"#, true), Ok(Removal::Absent));
         for broken in
             ["", "{", "[]", r#"{"mcpServers":[]}"#, r#"{"mcpServers":{},"mcpServers":{}}"#]
         {
@@ -425,7 +459,7 @@ mod tests {
             let edited = insert_toml(text, &entry).unwrap().text;
             let found = state(AgentClient::Codex, Some(&edited), &entry, false);
             assert_eq!(found, Ok(EntryState::Installed));
-            assert_eq!(remove_toml(&edited).unwrap().unwrap(), text);
+            assert_eq!(remove_toml(&edited), Ok(Removal::Rest(text.to_owned())));
         }
     }
 
@@ -433,10 +467,11 @@ mod tests {
     fn what_the_user_added_to_toml_stays() {
         let text = insert_toml("a = 1\n", &entry()).unwrap().text;
         let later = format!("{text}# about b\n[later]\nb = 2\n");
-        let rest = remove_toml(&later).unwrap().unwrap();
+        let rest = rest(remove_toml(&later));
         assert_eq!(rest, "a = 1\n# about b\n[later]\nb = 2\n");
         for added in ["timeout = 2\n", "[mcp_servers.hob.env]\nX = \"y\"\n"] {
-            assert!(remove_toml(&format!("{text}{added}")).is_err(), "{added}");
+            let removed = remove_toml(&format!("{text}{added}"));
+            assert_eq!(removed, Ok(Removal::Changed), "{added}");
         }
         for wrong in
             ["mcp_servers = {}\n", "mcp_servers = \"x\"\n", "[[mcp_servers]]\nx = 1\n", "a = "]

@@ -44,6 +44,24 @@ fn open(socket: &Path) -> anyhow::Result<StdStream> {
     }
 }
 
+/// Returns all events of a session after a number, page by page. `session` is the session's path.
+pub async fn events_after(
+    client: &mut Client,
+    session: &str,
+    after: u64,
+) -> anyhow::Result<Vec<Value>> {
+    let (mut events, mut after) = (Vec::new(), after);
+    loop {
+        let path = format!("{session}/events?after={after}");
+        let page = request(client, Method::GET, &path, None).await?;
+        events.extend(page["events"].as_array().cloned().unwrap_or_default());
+        match events.last().and_then(|event| event["seq"].as_u64()) {
+            Some(last) if page["more"] == true && last > after => after = last,
+            _ => return Ok(events),
+        }
+    }
+}
+
 /// Sends a request and returns the JSON of the answer. A status of 400 or more is an error.
 pub async fn request(
     client: &mut Client,

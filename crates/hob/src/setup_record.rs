@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+use hob_transcript::AgentClient;
 use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
@@ -18,14 +20,25 @@ pub struct SetupRecord {
     /// The entries of `hob mcp` in settings files.
     #[serde(default)]
     pub entries: Vec<RecordedEntry>,
-    /// The configuration folders of the clients into which hooks were installed.
+    /// The clients into whose settings hooks were added.
     #[serde(default)]
-    pub clients: Vec<ClientFolders>,
+    pub hooks: Vec<RecordedHooks>,
+    /// The folder of the service's units.
+    #[serde(default)]
+    pub unit_folder: Option<PathBuf>,
+}
+
+/// Hooks that `hob setup` has added. The variables that name the folders may have other values later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedHooks {
+    pub client: AgentClient,
+    pub folders: ClientFolders,
 }
 
 /// An entry of `hob mcp` that `hob setup` has added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedEntry {
+    pub client: AgentClient,
     pub file: PathBuf,
     /// The file did not exist before.
     pub is_new_file: bool,
@@ -35,9 +48,18 @@ pub struct RecordedEntry {
 
 impl SetupRecord {
     /// Reads the record of a home. Without one, nothing was changed.
-    pub fn load(home: &Home) -> SetupRecord {
-        let bytes = hob_files::read_regular(&home.setup_record(), MAX_FILE_BYTES);
-        bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    pub fn load(home: &Home) -> anyhow::Result<SetupRecord> {
+        let path = home.setup_record();
+        match hob_files::read_regular(&path, MAX_FILE_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SetupRecord::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                anyhow::anyhow!(
+                    "{} is damaged ({error}), so Hob does not know what `hob setup` has changed; restore it from a backup, or remove it and undo its changes with `hob hooks uninstall` and `hob service uninstall`",
+                    path.display()
+                )
+            }),
+        }
     }
 
     /// Writes the record, or removes it if nothing was changed.
@@ -82,9 +104,10 @@ impl SetupRecord {
         self.entries.retain(|entry| entry.file != file);
     }
 
-    pub fn note_clients(&mut self, folders: &ClientFolders) {
-        if !self.clients.contains(folders) {
-            self.clients.push(folders.clone());
+    pub fn note_hooks(&mut self, client: AgentClient, folders: &ClientFolders) {
+        let hooks = RecordedHooks { client, folders: folders.clone() };
+        if !self.hooks.contains(&hooks) {
+            self.hooks.push(hooks);
         }
     }
 }

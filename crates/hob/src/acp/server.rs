@@ -4,27 +4,24 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hob_gateway::acp_protocol::{
+    self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, PARSE_ERROR,
+};
 use hob_gateway::client::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::turn::{Turn, prompt_text};
-use super::wire::{
-    AcpError, Editor, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, PARSE_ERROR,
-};
+use super::turn::Turn;
+use super::wire::{AcpError, Editor};
 use crate::owner_client;
 
-/// The version of the protocol that Hob speaks.
-const PROTOCOL_VERSION: u64 = 1;
 /// How many lines of the editor are read ahead.
 const MAX_WAITING_LINES: usize = 64;
 /// How many sessions a list has at most.
 const MAX_LISTED: usize = 500;
 /// How many turns of a session's past are shown at most.
 const MAX_PAST_TURNS: usize = 500;
-/// The longest title of a session in a list, in characters.
-const MAX_TITLE_CHARS: usize = 80;
 
 /// Hob as an ACP agent on standard input and output.
 #[derive(Clone)]
@@ -71,7 +68,7 @@ impl AcpServer {
 
     async fn call(&self, method: &str, params: &Value) -> Result<Value, AcpError> {
         match method {
-            "initialize" => Ok(initialize()),
+            "initialize" => Ok(acp_protocol::initialize()),
             "authenticate" => Ok(json!({})),
             "session/new" => self.new_session(params).await,
             "session/load" => self.load(params).await,
@@ -100,8 +97,8 @@ impl AcpServer {
         let id = self.session(params).await?;
         let path = format!("/admin/sessions/{id}/turns?limit={MAX_PAST_TURNS}");
         let turns = self.ask(Method::GET, &path, None).await?;
-        let events = self.ask(Method::GET, &format!("/sessions/{id}/events?after=0"), None).await?;
-        let events = events["events"].as_array().cloned().unwrap_or_default();
+        let mut client = owner_client::connect(&self.socket).await?;
+        let events = owner_client::events_after(&mut client, &format!("/sessions/{id}"), 0).await?;
         for turn in turns["turns"].as_array().into_iter().flatten() {
             let content = json!({"type": "text", "text": turn["prompt"]});
             let update = json!({"sessionUpdate": "user_message_chunk", "content": content});
@@ -140,16 +137,13 @@ impl AcpServer {
         let path = format!("/admin/sessions/{id}/turns?before=2&limit=1");
         let turns = self.ask(Method::GET, &path, None).await.unwrap_or_default();
         let prompt = turns["turns"][0]["prompt"].as_str().unwrap_or_default();
-        let line = prompt.lines().next().unwrap_or_default();
-        match line.is_empty() {
-            true => Value::Null,
-            false => json!(line.chars().take(MAX_TITLE_CHARS).collect::<String>()),
-        }
+        json!(acp_protocol::title(prompt))
     }
 
     async fn prompt(&self, params: &Value) -> Result<Value, AcpError> {
         let id = self.session(params).await?;
-        let prompt = prompt_text(&params["prompt"])?;
+        let prompt = acp_protocol::prompt_text(&params["prompt"])
+            .map_err(|text| AcpError::new(INVALID_PARAMS, text))?;
         let turn =
             Turn { socket: &self.socket, editor: &self.editor, session: &id, prompt: &prompt };
         let answer = turn.run(|message| self.show(&id, message)).await?;
@@ -163,9 +157,7 @@ impl AcpServer {
 
     /// Passes an update of the agent on, as one of Hob's session.
     fn show(&self, id: &str, message: &Value) {
-        if message["method"] == "session/update" && message["params"]["update"].is_object() {
-            let mut params = message["params"].clone();
-            params["sessionId"] = json!(id);
+        if let Some(params) = acp_protocol::own_update(id, message) {
             self.editor.notify("session/update", params);
         }
     }
@@ -220,20 +212,6 @@ fn read_lines() -> mpsc::Receiver<String> {
         }
     });
     lines
-}
-
-fn initialize() -> Value {
-    json!({
-        "protocolVersion": PROTOCOL_VERSION,
-        "agentInfo": {"name": "hob", "title": "Hob", "version": env!("CARGO_PKG_VERSION")},
-        "agentCapabilities": {
-            "loadSession": true,
-            "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
-            "mcpCapabilities": {"http": true, "sse": true},
-            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
-        },
-        "authMethods": [],
-    })
 }
 
 fn text<'p>(params: &'p Value, field: &str) -> Result<&'p str, AcpError> {

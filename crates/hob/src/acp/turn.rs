@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use hob_gateway::acp_protocol;
 use hob_gateway::client::{Client, Method, StreamEvent};
 use serde_json::{Value, json};
 
-use super::wire::{AcpError, Editor, INVALID_PARAMS};
+use super::wire::{AcpError, Editor};
 use crate::owner_client;
 
 /// How long the server may be away while a turn is followed.
@@ -59,18 +60,11 @@ impl Turn<'_> {
 
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
     async fn ask_permission(&self, asked: Value) {
-        let options = asked["options"].as_array().into_iter().flatten();
-        let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
-        let options: Vec<Value> = options.map(option).collect();
         let request = asked["request_id"].as_str().unwrap_or_default();
-        let call = json!({"toolCallId": request, "title": asked["title"]});
-        let params = json!({"sessionId": self.session, "toolCall": call, "options": options});
+        let params = acp_protocol::permission_params(self.session, &asked);
         let answer = self.editor.ask("session/request_permission", params).await;
-        let outcome = answer.unwrap_or_default()["outcome"].clone();
-        let chosen = match outcome["outcome"].as_str() {
-            Some("selected") => outcome["optionId"].clone(),
-            _ => json!("reject_once"),
-        };
+        let answer = answer.unwrap_or_default();
+        let chosen = acp_protocol::chosen_option(&answer);
         let path = format!("/sessions/{}/permissions/{request}", self.session);
         let body = json!({"option": chosen});
         if let Ok(mut client) = owner_client::connect(self.socket).await {
@@ -108,10 +102,14 @@ impl Turn<'_> {
         let turns = get(&mut client, &format!("/admin/sessions/{id}/turns?limit=50")).await?;
         let turns = turns["turns"].as_array().cloned().unwrap_or_default();
         let turn = turns.iter().rev().find(|turn| turn["prompt"] == self.prompt);
-        let turn = turn.ok_or_else(|| anyhow::anyhow!("the server does not know the turn"))?;
+        let turn = turn.ok_or_else(|| {
+            anyhow::anyhow!(
+                "the server has no turn with this prompt; `hob sessions tail` shows what it has"
+            )
+        })?;
         let is_ended = !turn["ended_at"].is_null();
-        let events = get(&mut client, &format!("/sessions/{id}/events?after={last_event}")).await?;
-        for event in events["events"].as_array().into_iter().flatten() {
+        let session = format!("/sessions/{id}");
+        for event in owner_client::events_after(&mut client, &session, *last_event).await? {
             *last_event = event["seq"].as_u64().unwrap_or(*last_event);
             if event["event"] == "message" && event["turn_index"] == turn["turn_index"] {
                 show(&event["message"]);
@@ -128,54 +126,4 @@ impl Turn<'_> {
 
 async fn get(client: &mut Client, path: &str) -> anyhow::Result<Value> {
     owner_client::request(client, Method::GET, path, None).await
-}
-
-/// Returns the text of a prompt: its texts, and the texts and names of its resources.
-pub fn prompt_text(blocks: &Value) -> Result<String, AcpError> {
-    let wrong = |text: String| AcpError::new(INVALID_PARAMS, text);
-    let blocks = blocks.as_array().ok_or_else(|| wrong("prompt: must be a list".to_owned()))?;
-    let mut parts = Vec::new();
-    for (index, block) in blocks.iter().enumerate() {
-        let text = |value: &Value| {
-            let text = value.as_str().map(str::to_owned);
-            text.ok_or_else(|| wrong(format!("prompt[{index}]: its text is missing")))
-        };
-        parts.push(match block["type"].as_str() {
-            Some("text") => text(&block["text"])?,
-            Some("resource_link") => text(&block["uri"])?,
-            Some("resource") => {
-                let resource = &block["resource"];
-                let (uri, content) = (text(&resource["uri"])?, text(&resource["text"])?);
-                format!("{uri}:\n```\n{content}\n```")
-            }
-            kind => {
-                let kind = kind.unwrap_or("none");
-                return Err(wrong(format!(
-                    "prompt[{index}]: blocks of type {kind} are not supported"
-                )));
-            }
-        });
-    }
-    match parts.iter().all(|part| part.trim().is_empty()) {
-        true => Err(wrong("prompt: must not be empty".to_owned())),
-        false => Ok(parts.join("\n\n")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prompts_become_texts() {
-        let blocks = json!([{"type": "text", "text": "Look at"},
-            {"type": "resource", "resource": {"uri": "file:///a.rs", "text": "fn a() {}"}},
-            {"type": "resource_link", "uri": "file:///b.rs", "name": "b"}]);
-        let text = prompt_text(&blocks).unwrap();
-        assert_eq!(text, "Look at\n\nfile:///a.rs:\n```\nfn a() {}\n```\n\nfile:///b.rs");
-        for wrong in [json!("x"), json!([]), json!([{"type": "image"}]), json!([{"type": "text"}])]
-        {
-            assert_eq!(prompt_text(&wrong).unwrap_err().code, INVALID_PARAMS, "{wrong}");
-        }
-    }
 }

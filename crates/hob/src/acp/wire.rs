@@ -4,16 +4,9 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
+use hob_gateway::acp_protocol::INTERNAL_ERROR;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-
-/// The codes of JSON-RPC that Hob sends.
-pub const PARSE_ERROR: i64 = -32700;
-pub const METHOD_NOT_FOUND: i64 = -32601;
-pub const INVALID_PARAMS: i64 = -32602;
-pub const INTERNAL_ERROR: i64 = -32603;
-/// ACP's code for a session that does not exist.
-pub const NOT_FOUND: i64 = -32002;
 
 /// An error for the editor.
 #[derive(Debug, Clone, PartialEq, Eq)]

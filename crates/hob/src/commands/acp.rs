@@ -10,10 +10,10 @@ use crate::memory;
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Add it to an editor as an agent server with the command `hob acp`. It forwards to the running server (`hob serve`). The \
-sessions are yours and outlive the editor: `hob sessions list` and the console show them, and the editor can load them \
-again.")]
+sessions belong to you, not to an app, and stay open when the editor closes: `hob sessions list` and the console show them, \
+and the editor can load them again.")]
 pub struct Args {
-    /// Agent of new sessions [default: the setting sessions.default_agent]
+    /// Agent for new sessions [default: the setting sessions.default_agent]
     #[arg(long)]
     agent: Option<String>,
 }

@@ -17,12 +17,13 @@ use crate::home::Home;
 use crate::owner_client::{self, NotRunning};
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
+use crate::view::View;
 use crate::{keys, ledger, memory};
 
 /// How long to wait for another process that writes into the memory.
 const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Create, list and revoke apps, the callers of the HTTP API
+/// Manage apps (clients of the HTTP API): create, list, revoke
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -45,11 +46,12 @@ enum AppAction {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke an app's token and permanently delete the app and all its sessions, files and memory
+    /// Revoke an app's token and permanently delete the app with its sessions, its files and the memory of its sessions; your
+    /// own memory is not affected
     Revoke {
         /// Name of the app
         name: String,
-        /// Do not ask
+        /// Skip the confirmation prompt
         #[arg(long)]
         yes: bool,
         /// Print {"app":…,"revoked":true}
@@ -123,9 +125,14 @@ async fn list(store: &dyn LedgerStore, json: bool) -> anyhow::Result<Exit> {
             .collect();
         printer::out_json(&json!({"apps": apps}));
     } else {
-        for app in apps {
-            outln!("{}\t{}", app.name, app.created_at);
+        if apps.is_empty() {
+            errln!("no apps; `hob app create NAME` creates one");
+            return Ok(Exit::Done);
         }
+        let view = View::of_stdout();
+        let row = |app: &App| vec![app.name.to_string(), view.time(&app.created_at.to_string())];
+        let rows: Vec<Vec<String>> = apps.iter().map(row).collect();
+        view.print_table(&["APP", "CREATED"], &rows);
     }
     Ok(Exit::Done)
 }

@@ -26,7 +26,8 @@ cannot change your window title or clipboard, query your terminal, or draw image
 
 Exit code: 3 if the server is not running.")]
 pub struct Args {
-    /// ID of a live session or `/v1` process, as `--list` shows it (not a PID); without one, lists all
+    /// ID of a live session or of an agent that runs for the `/v1` API, as `--list` shows it (not a PID); if omitted, lists
+    /// all
     id: Option<String>,
     /// List live sessions and processes
     #[arg(long)]
@@ -141,7 +142,7 @@ async fn watch(server: &mut WebSocket<UnixStream>, args: &Args) -> anyhow::Resul
     let hello = match server.next().await? {
         Some(Frame::Text(text)) => serde_json::from_str::<Value>(&text).unwrap_or_default(),
         _ => anyhow::bail!(
-            "unexpected response from the server: no hello; restart `hob serve`, it may be an older version"
+            "the server did not answer the handshake; it may be an older version: restart it"
         ),
     };
     let has_terminal = hello["terminal"] == true;

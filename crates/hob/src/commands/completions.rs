@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use clap_complete::Shell;
 
 use super::Exit;
+use crate::printer;
 
 /// Print a completion script for your shell
 #[derive(ClapArgs)]
@@ -16,6 +17,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Exit> {
-    clap_complete::generate(args.shell, &mut command, "hob", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "hob", &mut script);
+    printer::out_drawing(&String::from_utf8_lossy(&script));
     Ok(Exit::Done)
 }

@@ -34,7 +34,7 @@ impl OwnersAct<'_> {
         stdin().read_line(&mut answer)?;
         let confirmed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
         if !confirmed {
-            errln!("hob: nothing was done");
+            errln!("hob: cancelled; nothing was changed");
         }
         Ok(confirmed)
     }
@@ -43,7 +43,7 @@ impl OwnersAct<'_> {
 /// Fails inside an agent that Hob has started.
 pub fn refuse_agents(context: &Context, command: &str) -> anyhow::Result<()> {
     if context.settings.home.is_inside_agent() {
-        anyhow::bail!("`{command}` is not available inside an agent; the owner has to run it");
+        anyhow::bail!("agents may not run `{command}`; run it yourself, outside of the agent");
     }
     Ok(())
 }

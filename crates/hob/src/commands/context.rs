@@ -40,7 +40,7 @@ impl Context {
             Ok(lock) => Some(lock),
             Err(holder) => {
                 let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-                errln!("hob: hob is running (pid {pid}); stop `hob serve` first");
+                errln!("hob: the server is running (pid {pid}); run `hob stop` first");
                 None
             }
         })

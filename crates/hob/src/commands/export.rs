@@ -9,9 +9,9 @@ use hob_memory::locate_project;
 use serde_json::json;
 
 use super::confirm::{OwnersAct, refuse_agents};
-use super::{Context, Exit};
+use super::{Context, Exit, memory_ids};
 use crate::inventory::Inventory;
-use crate::memory;
+use crate::{keys, memory};
 
 /// How many records are read from the store at a time.
 const PAGE_RECORDS: usize = 500;
@@ -47,12 +47,17 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.unseal && !unsealing.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
-    if settings.values.store_url.is_none() {
-        Inventory::new(&settings.home).check_memory()?;
-    }
     if !memory::exists(settings) {
+        // Perhaps it is lost.
+        let home = &settings.home;
+        if home.has_data() {
+            let key = keys::data_key(home, settings.passphrase.as_deref())?;
+            Inventory::new(home).check_memory(&key)?;
+        }
         return Ok(Exit::Done);
     }
+    let session = args.session_id.as_deref().map(|id| memory_ids::session_id(settings, id));
+    let session = session.transpose()?;
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, Duration::from_secs(5)))?;
     let project = args.project.as_ref().map(|folder| locate_project(folder).project);
@@ -64,7 +69,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         after = last.seq;
         for record in &page {
             let wanted = project.as_ref().is_none_or(|project| *project == record.place.project)
-                && args.session_id.as_ref().is_none_or(|session| *session == record.session);
+                && session.as_ref().is_none_or(|session| *session == record.session);
             if !wanted {
                 continue;
             }

@@ -1,5 +1,7 @@
 //! `hob forget`: hides records of the memory, restores them, and answers what agents ask to be forgotten.
 
+use std::io::{IsTerminal, stdin};
+
 use clap::{ArgGroup, Args as ClapArgs};
 use hob_domain::Timestamp;
 use hob_domain::memory::{Forget, Principal, RecordId};
@@ -7,17 +9,28 @@ use hob_memory::{ForgetRequest, ForgetRequests};
 use serde_json::{Value, json};
 
 use super::confirm::{OwnersAct, refuse_agents};
-use super::{Context, Exit};
+use super::{Context, Exit, memory_ids};
 use crate::hooks::quoted;
 use crate::memory;
 use crate::printer::{self, errln, outln};
+use crate::view::View;
+
+/// How many turns around a record are asked for, to find it among them.
+const NEIGHBOURS: usize = 3;
+/// How many turns of a session are counted for a question.
+const MAX_LISTED_TURNS: usize = 500;
+/// How many turns a question shows.
+const MAX_SHOWN_TURNS: usize = 5;
+/// How much of a turn a question shows, in characters.
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// Remove one turn or a whole session from the memory; later imports skip it
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Give RECORD_ID, --session-id, --requests, --confirm or --decline. What you forget is hidden at once and erased after a day \
-(setting `memory.forget_undo_secs`); until then --undo restores it. Agents cannot forget your turns: `memory_forget` only \
-files a request.")]
+Give RECORD_ID, --session-id, --requests, --confirm or --decline. IDs may be shortened to any unambiguous prefix, except \
+with --undo. What you forget is hidden at once and erased after a day \
+(setting `memory.forget_undo_secs`); until then --undo restores it. Agents cannot forget your turns: \
+the MCP tool `memory_forget` only files a request, which you answer with --confirm or --decline.")]
 #[command(group = ArgGroup::new("what").required(true).args(["record_id", "session_id", "requests", "confirm", "decline"]))]
 pub struct Args {
     /// ID of the turn's record, as `hob recall` shows it
@@ -28,7 +41,7 @@ pub struct Args {
     /// Restore the turn or the session instead
     #[arg(long, conflicts_with_all = ["requests", "confirm", "decline"])]
     undo: bool,
-    /// List what agents ask to be forgotten
+    /// List agents' pending requests to forget turns
     #[arg(long)]
     requests: bool,
     /// Forget what this request names
@@ -37,7 +50,7 @@ pub struct Args {
     /// Remove this request and forget nothing
     #[arg(long, value_name = "REQUEST")]
     decline: Option<String>,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(long)]
     yes: bool,
     /// Print {"count":…,"undo_until":…}, or {"requests":[…]}
@@ -53,13 +66,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let request = match args.confirm.as_ref().or(args.decline.as_ref()) {
-        Some(id) => match requests.all().into_iter().find(|request| request.id == *id) {
-            Some(request) => Some(request),
-            None => {
-                errln!("hob: no request has the ID {id}; `hob forget --requests` lists them");
-                return Ok(Exit::Failed);
-            }
-        },
+        Some(id) => Some(requested(requests.all(), id)?),
         None => None,
     };
     if let (Some(request), Some(_)) = (&request, &args.decline) {
@@ -67,17 +74,22 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         print_count(&json!({"count": 0}), args.json, "removed the request");
         return Ok(Exit::Done);
     }
-    let (record_id, session_id) = match &request {
-        Some(request) => (request.record_id.clone(), request.session_id.clone()),
-        None => (args.record_id.clone(), args.session_id.clone()),
-    };
     if args.undo {
         return undo(context, args);
     }
+    let (record_id, session_id) = match &request {
+        // An agent's request names an ID as it is.
+        Some(request) => (request.record_id.clone(), request.session_id.clone()),
+        None => named(context, args)?,
+    };
+    if !args.yes && stdin().is_terminal() {
+        print_turns(context, record_id.as_deref(), session_id.as_deref());
+    }
     let question = match (&record_id, &session_id) {
-        (Some(id), _) => format!("Forget the record {id}?"),
+        (Some(id), _) => format!("Forget the record {}?", printer::one_line(id)),
         (None, session) => {
-            format!("Forget all turns of session {}?", session.as_deref().unwrap_or(""))
+            let session = printer::one_line(session.as_deref().unwrap_or(""));
+            format!("Forget all turns of session {session}?")
         }
     };
     let act = OwnersAct { command: "hob forget", question: &question, yes: args.yes };
@@ -112,6 +124,56 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     };
     print_count(&value, args.json, &text);
     Ok(Exit::Done)
+}
+
+/// Returns the one request whose ID begins with `id`.
+fn requested(requests: Vec<ForgetRequest>, id: &str) -> anyhow::Result<ForgetRequest> {
+    let mut matching = requests.into_iter().filter(|request| request.id.starts_with(id));
+    match (matching.next(), matching.next()) {
+        (Some(request), None) => Ok(request),
+        (Some(_), Some(_)) => {
+            anyhow::bail!("several requests have IDs that begin with {id}; type more characters")
+        }
+        (None, _) => {
+            anyhow::bail!("no request has the ID {id}; `hob forget --requests` lists them")
+        }
+    }
+}
+
+/// Returns the record or the session that the arguments name.
+fn named(context: &Context, args: &Args) -> anyhow::Result<(Option<String>, Option<String>)> {
+    let settings = &context.settings;
+    let record = args.record_id.as_deref().map(|id| memory_ids::record_id(settings, id));
+    let session = args.session_id.as_deref().map(|id| memory_ids::session_id(settings, id));
+    Ok((record.transpose()?, session.transpose()?))
+}
+
+/// Shows what a confirmation would forget, so that the owner does not have to know IDs by heart. Who wrote a request or
+/// a turn could otherwise choose what the question looks like, so every turn is one line without control characters.
+fn print_turns(context: &Context, record_id: Option<&str>, session_id: Option<&str>) {
+    let arguments = match (record_id, session_id) {
+        (Some(id), _) => json!({"project": "*", "around": id, "limit": NEIGHBOURS}),
+        (None, session) => json!({"session_id": session, "limit": MAX_LISTED_TURNS}),
+    };
+    let answer = memory::call_tool(&context.settings, "memory_timeline", arguments);
+    // If the memory cannot say, the question alone has to do.
+    let Ok(Ok(answer)) = answer else { return };
+    let turns = answer["turns"].as_array().cloned().unwrap_or_default();
+    let is_meant = |turn: &&Value| record_id.is_none_or(|id| turn["record_id"] == id);
+    let turns: Vec<&Value> = turns.iter().filter(is_meant).collect();
+    let view = View::of_stdout();
+    for turn in turns.iter().take(MAX_SHOWN_TURNS) {
+        let text = |field: &str| printer::one_line(turn[field].as_str().unwrap_or_default());
+        let line = turn["text"].as_str().unwrap_or_default().trim().lines().next();
+        let line = printer::one_line(line.unwrap_or_default());
+        let line: String = line.chars().take(MAX_SHOWN_CHARS).collect();
+        errln!("  {}  {:<9}  {line}", view.time(&text("ts")), text("role"));
+    }
+    match turns.len().saturating_sub(MAX_SHOWN_TURNS) {
+        0 => {}
+        _ if turns.len() >= MAX_LISTED_TURNS => errln!("  and more turns"),
+        more => errln!("  and {more} more turns"),
+    }
 }
 
 /// Restores what was forgotten.
@@ -164,7 +226,9 @@ fn list(requests: &[ForgetRequest], json: bool) {
         printer::out_json(&json!({"requests": requests}));
         return;
     }
+    let view = View::of_stdout();
     for ForgetRequest { id, at, record_id, session_id, project } in requests {
+        let at = view.time(&at.to_string());
         let what = match (record_id, session_id) {
             (Some(id), _) => format!("record {id}"),
             (None, session) => format!("session {}", session.as_deref().unwrap_or_default()),

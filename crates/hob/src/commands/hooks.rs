@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             Ok(report) => {
                 let bad = matches!(report.state, HookState::Broken(_))
                     || matches!(args.action, HooksAction::Status(_))
-                        && report.state != HookState::Installed;
+                        && !matches!(report.state, HookState::Installed | HookState::Plugin);
                 if bad {
                     outcome = Exit::Failed;
                 }
@@ -113,6 +113,7 @@ fn state(report: &Report) -> (&'static str, String) {
             "outdated",
             format!("they run {}; run `hob hooks install` to update them", programs.join(", ")),
         ),
+        HookState::Plugin => ("plugin", "Hob's plugin brings the hooks".to_owned()),
         HookState::Absent => ("absent", String::new()),
         HookState::Broken(reason) => ("broken", reason.clone()),
     }
@@ -123,6 +124,7 @@ fn as_json(report: &Report) -> serde_json::Value {
     json!({
         "client": report.client.as_str(), "file": report.file, "state": state, "detail": detail,
         "changed": report.changed, "backup": report.backup, "notes": report.notes,
+        "plugin": report.plugin,
     })
 }
 
@@ -134,7 +136,22 @@ fn print(report: &Report) {
     if let Some(backup) = report.backup.as_ref().filter(|_| report.changed) {
         outln!("        backup: {}", backup.display());
     }
-    for note in &report.notes {
+    for note in report.notes.iter().chain(&plugin_note(report)) {
         outln!("        note: {note}");
     }
+}
+
+/// Returns a sentence about Hob's plugin in the client.
+fn plugin_note(report: &Report) -> Option<String> {
+    let id = report.plugin.as_ref()?;
+    Some(match &report.state {
+        HookState::Plugin if report.client == AgentClient::Codex => {
+            format!("The plugin {id} is enabled; trust its hooks with `/hooks` in Codex.")
+        }
+        HookState::Plugin => format!("The plugin {id} is enabled, so the settings need no hooks."),
+        HookState::Absent => {
+            format!("The plugin {id} is enabled, but finds no `hob` on the PATH.")
+        }
+        _ => format!("The plugin {id} is enabled; it leaves to these hooks what they handle."),
+    })
 }

@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use hob_domain::StoreError;
-use hob_domain::memory::{ImportMark, Principal, Stored, TurnSource};
-use hob_memory::{
-    CaptureBatch, Engine, find_transcripts, import_mark, locate_project, read_all,
-    transcript_folders,
-};
-use hob_transcript::AgentClient;
+use hob_domain::memory::{ImportMark, Principal, Stored};
+use hob_memory::{CaptureBatch, Engine, find_transcripts, import_mark, record_folders};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::import_records::{Unread, batch, read_records, shows_changes};
 use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
@@ -29,15 +26,21 @@ const MARKS_PER_QUERY: usize = 200;
 /// How long to wait for another process that writes into the memory.
 const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Import past transcripts of Claude Code and Codex into the memory
+/// The clients whose records Hob reads, for people.
+const CLIENTS: &str =
+    "Claude Code, Codex, Gemini CLI, OpenCode, Copilot CLI, Cline, aider and SpecStory";
+
+/// Import past conversations of coding agents into the memory
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Without a path, imports the transcripts of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude) and Codex ($CODEX_HOME or \
-~/.codex). Hob never stores a turn twice, so you can run this at any time and as often as you like.")]
+Without a path, imports the records of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude), Codex ($CODEX_HOME or ~/.codex), \
+Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot) and Cline. aider and SpecStory \
+write into your repositories: name a repository, or a folder of them. Hob never stores a turn twice, so you can run \
+this at any time and as often as you like.")]
 pub struct Args {
     /// Transcript files, or folders with transcripts
     paths: Vec<PathBuf>,
-    /// Print {"files":…,"skipped":…,"inserted":…,"duplicates":…,"errors":…,"unknown":[…]}
+    /// Print {"files":…,"skipped":…,"inserted":…,"duplicates":…,"errors":…,"unknown":[…],"places":[…]}
     #[arg(long)]
     json: bool,
 }
@@ -50,8 +53,49 @@ struct Totals {
     errors: usize,
     /// Files that are not transcripts of a known client.
     unknown: Vec<PathBuf>,
-    /// The paths that the user has named.
-    named: HashSet<PathBuf>,
+    /// Other files that could not be read, and why.
+    failed: Vec<(PathBuf, String)>,
+}
+
+/// A file or folder to import, and what came of it.
+struct Place {
+    path: PathBuf,
+    /// The name of the client that records there. A path that the user names may be anyone's.
+    client: Option<&'static str>,
+    files: Vec<PathBuf>,
+    totals: Totals,
+}
+
+impl Place {
+    /// Returns whether the user has named this file.
+    fn is_named(&self, path: &Path) -> bool {
+        self.client.is_none() && self.path == path
+    }
+
+    fn line(&self) -> String {
+        let Totals { files, skipped, stored, unknown, failed, .. } = &self.totals;
+        let known = stored.duplicates + stored.forgotten;
+        let unread = unknown.len() + failed.len();
+        let client = self.client.map(|name| format!("{name}, ")).unwrap_or_default();
+        format!(
+            "{client}{}: {} found, {files} read, {skipped} with nothing new, {unread} not read; {} \
+             imported, {known} already stored",
+            self.path.display(),
+            count(self.files.len(), "file"),
+            count(stored.inserted, "turn"),
+        )
+    }
+
+    fn json(&self) -> Value {
+        let Totals { files, skipped, stored, unknown, failed, .. } = &self.totals;
+        let unread = unknown.iter().map(|path| (path, Unread::Unknown.reason()));
+        let unread = unread.chain(failed.iter().map(|(path, reason)| (path, reason.clone())));
+        let unread: Vec<Value> =
+            unread.map(|(path, reason)| json!({"path": path, "reason": reason})).collect();
+        json!({"client": self.client, "path": self.path, "found": self.files.len(), "files": files,
+            "skipped": skipped, "inserted": stored.inserted,
+            "duplicates": stored.duplicates + stored.forgotten, "unread": unread})
+    }
 }
 
 /// Imports the past sessions of every client on this machine. Returns what was imported.
@@ -64,20 +108,28 @@ pub fn import_past(context: &Context) -> anyhow::Result<String> {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let outcome = import(context, args)?;
-    for path in &outcome.totals.unknown {
+    for path in outcome.places.iter().flat_map(|place| &place.totals.unknown) {
         errln!(
-            "hob: {} has an unknown format or no turns; Hob reads transcripts of Claude Code and Codex",
+            "hob: {} has an unknown format or no turns; Hob reads records of {CLIENTS}",
             path.display()
         );
     }
-    let Totals { files, skipped, stored, errors, unknown, .. } = &outcome.totals;
+    for (path, reason) in outcome.places.iter().flat_map(|place| &place.totals.failed) {
+        errln!("hob: cannot read {}: {reason}", path.display());
+    }
+    let totals = outcome.totals();
+    let Totals { files, skipped, stored, errors, unknown, .. } = &totals;
     if args.json {
         let known = stored.duplicates + stored.forgotten;
         printer::out_json(
             &json!({"files": files, "skipped": skipped, "inserted": stored.inserted, "duplicates": known,
-                "errors": errors, "unknown": unknown, "finished": outcome.finished}),
+                "errors": errors, "unknown": unknown, "finished": outcome.finished,
+                "places": outcome.places.iter().map(Place::json).collect::<Vec<_>>()}),
         );
     } else {
+        for place in &outcome.places {
+            outln!("{}", place.line());
+        }
         outln!("{}", outcome.summary());
         if *errors > 0 {
             outln!("skipped {errors} lines or files that could not be read");
@@ -87,23 +139,41 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         errln!("hob: interrupted; run the command again to continue");
         return Ok(Exit::Failed);
     }
-    // The folders of known clients may contain other files.
-    let is_unknown = !unknown.is_empty() && !args.paths.is_empty();
-    Ok(if outcome.is_incomplete || is_unknown { Exit::Failed } else { Exit::Done })
+    // A folder may contain other files as well, but a named file, or all of a folder, must be known.
+    let is_named = |place: &Place| {
+        let failed = place.totals.failed.iter().map(|(path, _)| path);
+        place.totals.unknown.iter().chain(failed).any(|path| place.is_named(path))
+    };
+    let is_unknown = outcome.places.iter().any(is_named)
+        || (!args.paths.is_empty() && !unknown.is_empty() && *files + *skipped == 0);
+    Ok(if outcome.missing > 0 || is_unknown { Exit::Failed } else { Exit::Done })
 }
 
 /// How an import ended.
 struct Outcome {
-    totals: Totals,
+    places: Vec<Place>,
+    /// How many paths that the user named do not exist or contain no transcripts.
+    missing: usize,
     /// Whether it was not interrupted.
     finished: bool,
-    /// Whether a path that the user named does not exist or contains no transcripts.
-    is_incomplete: bool,
 }
 
 impl Outcome {
+    /// Returns the sum over all places.
+    fn totals(&self) -> Totals {
+        let mut sum = Totals { errors: self.missing, ..Totals::default() };
+        for Place { totals, .. } in &self.places {
+            sum.files += totals.files;
+            sum.skipped += totals.skipped;
+            sum.stored += totals.stored;
+            sum.errors += totals.errors;
+            sum.unknown.extend(totals.unknown.iter().cloned());
+        }
+        sum
+    }
+
     fn summary(&self) -> String {
-        let Totals { files, skipped, stored, .. } = &self.totals;
+        let Totals { files, skipped, stored, .. } = &self.totals();
         let known = stored.duplicates + stored.forgotten;
         let (turns, files) = (count(stored.inserted, "turn"), count(*files, "transcript"));
         let (known, skipped) = (count(known, "turn"), count(*skipped, "transcript"));
@@ -114,51 +184,52 @@ impl Outcome {
 fn import(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     let settings = &context.settings;
     settings.home.prepare()?;
-    let places = if args.paths.is_empty() { default_folders() } else { args.paths.clone() };
-    let mut totals = Totals { named: args.paths.iter().cloned().collect(), ..Totals::default() };
-    let missing = places.iter().any(|path| !path.exists());
-    for path in places.iter().filter(|path| !path.exists()) {
-        errln!("hob: {} does not exist", path.display());
-        totals.errors += 1;
-    }
-    let mut files: Vec<PathBuf> = Vec::new();
-    let mut is_empty = false;
-    for place in places.iter().filter(|path| path.exists()) {
-        let found = find_transcripts(place);
-        if found.is_empty() && !args.paths.is_empty() {
-            errln!(
-                "hob: {} contains no transcripts (files with the ending .jsonl)",
-                place.display()
-            );
-            totals.errors += 1;
-            is_empty = true;
+    let named = args.paths.iter().map(|path| (None, path.clone()));
+    let places = if args.paths.is_empty() { default_places() } else { named.collect() };
+    let mut missing = 0;
+    let mut found: Vec<Place> = Vec::new();
+    for (client, path) in places {
+        let files = if path.exists() { find_transcripts(&path) } else { Vec::new() };
+        if files.is_empty() && client.is_none() {
+            missing += 1;
+            match path.exists() {
+                true => errln!("hob: {} contains no transcripts of {CLIENTS}", path.display()),
+                false => errln!("hob: {} does not exist", path.display()),
+            }
+            continue;
         }
-        files.extend(found);
+        found.push(Place { path, client, files, totals: Totals::default() });
     }
     let runtime = memory::runtime()?;
     let tools = runtime.block_on(memory::open(settings, STORE_BUSY_TIMEOUT))?;
-    let bar = progress(files.len() as u64);
+    let bar = progress(found.iter().map(|place| place.files.len() as u64).sum());
     let workspaces = settings.home.workspaces();
     let outcome = runtime.block_on(async {
-        let import = import_all(&tools.engine, &workspaces, &files, &bar, &mut totals);
+        let import = async {
+            for place in &mut found {
+                import_place(&tools.engine, &workspaces, place, &bar).await?;
+            }
+            anyhow::Ok(())
+        };
         tokio::select! {
             done = import => done.map(|()| true),
             _ = tokio::signal::ctrl_c() => Ok(false),
         }
     });
     bar.finish_and_clear();
-    Ok(Outcome { totals, finished: outcome?, is_incomplete: missing || is_empty })
+    Ok(Outcome { places: found, missing, finished: outcome? })
 }
 
 fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Returns the folders in which this user's clients store transcripts.
-fn default_folders() -> Vec<PathBuf> {
+/// Returns the existing folders in which this user's clients record, each with the client's name.
+fn default_places() -> Vec<(Option<&'static str>, PathBuf)> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let Some(home) = folder("HOME") else { return Vec::new() };
-    transcript_folders(&home, |client| folder(client.description().config_variable))
+    let folders = record_folders(&home, folder).into_iter();
+    folders.map(|(client, path)| (Some(client.name()), path)).collect()
 }
 
 fn progress(files: u64) -> ProgressBar {
@@ -168,14 +239,14 @@ fn progress(files: u64) -> ProgressBar {
     bar
 }
 
-async fn import_all(
+async fn import_place(
     engine: &Engine,
     workspaces: &Path,
-    files: &[PathBuf],
+    place: &mut Place,
     bar: &ProgressBar,
-    totals: &mut Totals,
 ) -> anyhow::Result<()> {
     let mut transactions = Transactions::new(engine);
+    let files = place.files.clone();
     for chunk in files.chunks(MARKS_PER_QUERY) {
         let marks = chunk.iter().filter_map(|path| import_mark(path)).collect();
         let imported = engine.imported(marks).await?;
@@ -186,55 +257,61 @@ async fn import_all(
             // The mark is taken before reading. If the file grows meanwhile, the next run reads it
             // again.
             let Some(mark) = import_mark(path) else {
-                totals.errors += 1;
+                let reason = "the file is gone".to_owned();
+                place.totals.failed.push((path.clone(), reason));
+                place.totals.errors += 1;
                 continue;
             };
-            if imported.contains(&(mark.path, mark.size, mark.modified)) {
-                totals.skipped += 1;
+            let is_known = imported.contains(&(mark.path, mark.size, mark.modified));
+            if is_known && shows_changes(path) {
+                place.totals.skipped += 1;
                 continue;
             }
-            let Some(batch) = read(path, totals) else { continue };
+            let Some(batches) = read(path, place) else { continue };
             // A session in an app's workspace belongs to the app's memory, not to the owner's.
-            if Path::new(&batch.place.worktree).starts_with(workspaces) {
-                totals.skipped += 1;
+            let is_owned =
+                |batch: &CaptureBatch| !Path::new(&batch.place.worktree).starts_with(workspaces);
+            let count = batches.len();
+            let owned: Vec<CaptureBatch> = batches.into_iter().filter(is_owned).collect();
+            if owned.is_empty() && count > 0 {
+                place.totals.skipped += 1;
                 continue;
             }
-            totals.stored += transactions.add(&batch, mark).await?;
-            bar.set_message(format!("{} turns", totals.stored.inserted));
+            place.totals.files += 1;
+            place.totals.stored += transactions.add(&owned, mark).await?;
+            bar.set_message(format!("{} turns", place.totals.stored.inserted));
         }
     }
-    totals.stored += transactions.finish().await?;
+    place.totals.stored += transactions.finish().await?;
     Ok(())
 }
 
-fn read(path: &Path, totals: &mut Totals) -> Option<CaptureBatch> {
-    let update = match read_all(path, None) {
-        Ok(update) => update,
-        Err(_) => {
+fn read(path: &Path, place: &mut Place) -> Option<Vec<CaptureBatch>> {
+    let is_named = place.is_named(path);
+    let totals = &mut place.totals;
+    let updates = match read_records(path) {
+        Ok(updates) => updates,
+        Err(Unread::Unknown) => {
+            totals.unknown.push(path.to_owned());
+            totals.errors += 1;
+            return None;
+        }
+        Err(Unread::Failed(reason)) => {
+            totals.failed.push((path.to_owned(), reason));
             totals.errors += 1;
             return None;
         }
     };
     // A transcript among others may have no turns yet. A file that the user names must have some.
-    let is_known = update.client.is_some() && !totals.named.contains(path);
-    if !is_known
-        && update.turns.is_empty()
-        && std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0)
-    {
+    let is_known = !is_named && updates.iter().all(|update| update.client.is_some());
+    let is_empty = updates.iter().all(|update| update.turns.is_empty());
+    if !is_known && is_empty && std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
         totals.unknown.push(path.to_owned());
         totals.errors += 1;
         return None;
     }
-    totals.files += 1;
-    totals.errors += update.unreadable;
-    let folder = update.cwd.map(PathBuf::from).or_else(|| path.parent().map(PathBuf::from));
-    Some(CaptureBatch {
-        session: update.session,
-        place: locate_project(&folder.unwrap_or_else(|| PathBuf::from("/"))),
-        client: update.client.map_or("unknown", AgentClient::as_str).to_owned(),
-        source: TurnSource::Import,
-        turns: update.turns,
-    })
+    totals.errors += updates.iter().map(|update| update.unreadable).sum::<usize>();
+    Some(updates.into_iter().map(|update| batch(path, update)).collect())
 }
 
 /// Groups turns into transactions. Stores each in the background while the next turns are read; one
@@ -263,16 +340,18 @@ impl Transactions {
 
     /// Adds the turns of one transcript, and returns the results of transactions that ended
     /// meanwhile.
-    async fn add(&mut self, batch: &CaptureBatch, mark: ImportMark) -> anyhow::Result<Stored> {
+    async fn add(&mut self, batches: &[CaptureBatch], mark: ImportMark) -> anyhow::Result<Stored> {
         let mut stored = Stored::default();
-        let mut rest = batch.turns.as_slice();
-        while !rest.is_empty() {
-            let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION_TURNS));
-            rest = more;
-            self.turns += part.len();
-            self.batches.push(batch.with_turns(part));
-            if self.turns >= TRANSACTION_TURNS && !rest.is_empty() {
-                stored += self.start(Vec::new()).await?;
+        for batch in batches {
+            let mut rest = batch.turns.as_slice();
+            while !rest.is_empty() {
+                if self.turns >= TRANSACTION_TURNS {
+                    stored += self.start(Vec::new()).await?;
+                }
+                let (part, more) = rest.split_at(memory::chunk(rest).min(TRANSACTION_TURNS));
+                rest = more;
+                self.turns += part.len();
+                self.batches.push(batch.with_turns(part));
             }
         }
         // A transcript counts as imported only once its last turn is stored.

@@ -1,6 +1,8 @@
 //! The commands: one file, or one folder, each.
 
 pub mod acp;
+pub mod agents;
+pub mod answer;
 pub mod app;
 pub mod attach;
 pub mod backup;
@@ -8,23 +10,37 @@ pub mod capture_transcript;
 pub mod capture_turn;
 pub mod claude;
 pub mod completions;
+pub mod config;
 mod confirm;
 mod context;
+mod conversation;
 pub mod doctor;
 pub mod export;
 pub mod forget;
+mod from_plugin;
 pub mod hooks;
 pub mod import;
+mod import_records;
 pub mod key;
+pub mod logs;
+pub mod man;
 pub mod mcp;
+mod memory_ids;
+pub mod notes;
+pub mod open;
+pub mod overview;
 pub mod recall;
+mod recall_screen;
 pub mod run;
+mod salvage;
 pub mod serve;
 pub mod service;
 pub mod session_start;
 pub mod sessions;
 pub mod setup;
 pub mod status;
+pub mod stop;
 pub mod store;
 
 pub use context::{Context, Exit, own_path};
+pub use from_plugin::FromPlugin;

@@ -8,39 +8,47 @@ use hob_mcp::{Hit, RecallResult};
 use serde_json::{Map, Value, json};
 
 use super::confirm::OwnersAct;
-use super::{Context, Exit};
+use super::notes::project_argument;
+use super::recall_screen::{self, Query, Scope};
+use super::{Context, Exit, memory_ids};
 use crate::memory;
+use crate::moment::Moment;
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
+use crate::turns_view::{Heading, Highlighter, reason_line};
+use crate::view::View;
 
 /// Search the memory for turns (prompts and answers) from past sessions
 #[derive(ClapArgs)]
 pub struct Args {
     /// What to search for: a question, names, paths, an error message
-    #[arg(required = true, value_name = "QUERY")]
+    #[arg(required_unless_present = "interactive", value_name = "QUERY")]
     cue: Vec<String>,
-    /// Folder or name of a project; "*" searches all projects [default: the project of the current
-    /// folder]
+    /// Full-screen search as you type; prints the selected hit
+    #[arg(long, short, conflicts_with_all = ["explain", "unseal", "json"])]
+    interactive: bool,
+    /// Folder or name of a project; "*" searches all projects [default: the Git repository that contains the current folder,
+    /// or the folder itself]
     #[arg(long)]
     project: Option<String>,
     /// Search only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Earliest date or time (RFC 3339)
-    #[arg(long, value_name = "TIME")]
-    since: Option<String>,
-    /// Latest date or time (RFC 3339)
-    #[arg(long, value_name = "TIME")]
-    until: Option<String>,
+    /// Earliest date or time: yesterday, 2d, 6h, 2026-11-01 or RFC 3339; dates are in UTC
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    since: Option<Moment>,
+    /// Latest date or time
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    until: Option<Moment>,
     /// Maximum number of hits
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
     /// Approximate maximum size of all hits together, in tokens
     #[arg(long, value_name = "N", default_value_t = 4000)]
     budget_tokens: usize,
-    /// Lowest score of a hit, from 0 to 1; 0 also shows turns that hardly match
+    /// Minimum score of a hit, from 0 to 1; 0 includes very weak matches
     #[arg(long, value_name = "SCORE")]
     min_score: Option<f64>,
     /// Show the features that each hit was ranked by
@@ -67,34 +75,11 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.unseal && !unsealing.is_confirmed(context)? {
         return Ok(Exit::Failed);
     }
-    let mut arguments = Map::new();
+    let mut arguments = search_arguments(settings, args)?;
+    if args.interactive {
+        return search_on_screen(settings, args, arguments);
+    }
     arguments.insert("cue".to_owned(), json!(args.cue.join(" ")));
-    arguments.insert("limit".to_owned(), json!(args.limit));
-    arguments.insert("budget_tokens".to_owned(), json!(args.budget_tokens));
-    let optional = [
-        ("project", &args.project),
-        ("session_id", &args.session_id),
-        ("since", &args.since),
-        ("until", &args.until),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            // A relative folder is relative to the current one.
-            let value = match name {
-                "project" if value.starts_with('.') || value.contains('/') => {
-                    std::path::absolute(value)?.to_string_lossy().into_owned()
-                }
-                _ => value.clone(),
-            };
-            arguments.insert(name.to_owned(), json!(value));
-        }
-    }
-    if args.explain {
-        arguments.insert("explain".to_owned(), json!(true));
-    }
-    if let Some(min_score) = args.min_score {
-        arguments.insert("min_score".to_owned(), json!(min_score));
-    }
     let value = match memory::call_tool(settings, "memory_recall", Value::Object(arguments))? {
         Ok(value) => value,
         Err(why) => {
@@ -114,7 +99,57 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         printer::out_json(&serde_json::to_value(&result)?);
     } else {
-        print(&result);
+        print(&result, &args.cue.join(" "));
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the arguments of the search, without its query.
+fn search_arguments(settings: &Resolved, args: &Args) -> anyhow::Result<Map<String, Value>> {
+    let mut arguments = Map::new();
+    arguments.insert("limit".to_owned(), json!(args.limit));
+    arguments.insert("budget_tokens".to_owned(), json!(args.budget_tokens));
+    if let Some(project) = &args.project {
+        arguments.insert("project".to_owned(), json!(project_argument(project)?));
+    }
+    if let Some(session) = &args.session_id {
+        let session = memory_ids::session_id(settings, session)?;
+        arguments.insert("session_id".to_owned(), json!(session));
+    }
+    for (name, moment) in [("since", &args.since), ("until", &args.until)] {
+        if let Some(moment) = moment {
+            arguments.insert(name.to_owned(), json!(moment.as_str()));
+        }
+    }
+    if args.explain {
+        arguments.insert("explain".to_owned(), json!(true));
+    }
+    if let Some(min_score) = args.min_score {
+        arguments.insert("min_score".to_owned(), json!(min_score));
+    }
+    Ok(arguments)
+}
+
+/// Searches while the user types, and prints the hit that the user chooses.
+fn search_on_screen(
+    settings: &Resolved,
+    args: &Args,
+    arguments: Map<String, Value>,
+) -> anyhow::Result<Exit> {
+    let search = |query: &Query| {
+        let mut arguments = arguments.clone();
+        arguments.insert("cue".to_owned(), json!(query.words));
+        if query.scope == Scope::All {
+            arguments.insert("project".to_owned(), json!("*"));
+        }
+        let found = memory::call_tool(settings, "memory_recall", Value::Object(arguments));
+        let value = found.map_err(|error| format!("{error:#}"))??;
+        let result: RecallResult = serde_json::from_value(value).map_err(|e| e.to_string())?;
+        Ok(result.hits)
+    };
+    if let Some(chosen) = recall_screen::run(args.cue.join(" "), search)? {
+        let view = View::of_stdout();
+        print_hit(&view, &Highlighter::new(""), &chosen);
     }
     Ok(Exit::Done)
 }
@@ -139,46 +174,38 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
     })
 }
 
-fn print(result: &RecallResult) {
+fn print(result: &RecallResult, query: &str) {
+    let view = View::of_stdout();
+    let highlighter = Highlighter::new(query);
     for hit in &result.hits {
-        let Hit {
-            record_id,
-            text,
-            role,
-            origin,
-            session_id,
-            project,
-            ts,
-            reason,
-            features,
-            worktree,
-            cut,
-            ..
-        } = hit;
-        let tree = worktree.as_ref().map_or(String::new(), |tree| format!(" (in {tree})"));
-        let origin = match origin.as_str() {
-            "user" | "agent" | "" => String::new(),
-            origin => format!(" ({origin})"),
-        };
-        outln!("{ts}  {role}{origin}  {project}{tree}  session {session_id}");
-        outln!("  [{record_id}] {reason}");
-        for (name, value) in features {
-            outln!("    {name} {value:.3}");
-        }
-        for line in text.trim_end().lines() {
-            outln!("  | {line}");
-        }
-        if *cut {
-            outln!("  (a passage of a longer turn; `hob recall --budget-tokens` shows more of it)");
-        }
-        outln!();
+        print_hit(&view, &highlighter, hit);
     }
     let omitted = match result.omitted {
         0 => String::new(),
         omitted => format!(", {omitted} more not shown (--limit, --budget-tokens)"),
     };
-    outln!("{} hits{omitted}", result.hits.len());
+    let hits = if result.hits.len() == 1 { "hit" } else { "hits" };
+    outln!("{} {hits}{omitted}", result.hits.len());
     if result.partial {
         outln!("some captured turns are not searchable yet; `hob serve` makes them searchable");
     }
+}
+
+fn print_hit(view: &View, highlighter: &Highlighter, hit: &Hit) {
+    let (heading, reason) = (Heading::of_hit(hit).line(view), reason_line(view, hit));
+    printer::out_drawing(&format!(
+        "{heading}
+  {reason}
+"
+    ));
+    for (name, value) in &hit.features {
+        outln!("    {name} {value:.3}");
+    }
+    for line in hit.text.trim_end().lines() {
+        printer::out_drawing(&format!("  | {}\n", highlighter.line(view, line)));
+    }
+    if hit.cut {
+        outln!("  (a passage of a longer turn; `hob recall --budget-tokens` shows more of it)");
+    }
+    outln!();
 }

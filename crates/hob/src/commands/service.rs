@@ -6,11 +6,11 @@ use serde_json::json;
 use super::confirm::refuse_agents;
 use super::{Context, Exit};
 use crate::printer::{self, errln, outln};
-use crate::service::{self, Service, ServiceState};
+use crate::service::{self, Service, ServiceState, Started};
 use crate::setup_record::SetupRecord;
 use crate::socket::client;
 
-/// Start the server with your session: install, show and remove the service
+/// Install, show or remove the systemd user service, which starts the server when you log in
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -19,7 +19,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum ServiceAction {
-    /// Write systemd units for this user, and start the service now and with every session
+    /// Install systemd user units; start the service now and at every login
     Install(Options),
     /// Show whether the service is running; exit code 0 if it is, else 1
     Status(Options),
@@ -41,7 +41,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     | ServiceAction::Status(options)
     | ServiceAction::Uninstall(options)) = &args.action;
     let service = Service::new(settings, &super::own_path()?)?;
-    let mut record = SetupRecord::load(&settings.home);
+    let mut record = SetupRecord::load(&settings.home)?;
+    let mut started = None;
     let changed = match args.action {
         ServiceAction::Install(_) if service::has_manager() => {
             let is_done = service.state() == ServiceState::Running;
@@ -49,7 +50,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
                 settings.home.prepare()?;
                 let is_running = client::hello(&settings.socket).is_ok();
                 let save = |record: &SetupRecord| record.save(&settings.home);
-                service.install(&mut record, is_running, &save)?;
+                started = Some(service.install(&mut record, is_running, &save)?);
             }
             !is_done
         }
@@ -67,39 +68,43 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         let files: Vec<_> = service.files().into_iter().filter(|file| file.exists()).collect();
         printer::out_json(&json!({"state": state.as_str(), "files": files, "changed": changed}));
     } else {
-        print(state, &service, changed);
+        print(&state, &service, changed, started);
     }
-    if settings.passphrase.is_some() && changed && state != ServiceState::Absent {
-        errln!(
-            "hob: HOB_PASSPHRASE is set here; the service needs it too: `systemctl --user edit hob.service`"
-        );
+    if let Some(note) = service::passphrase_note(settings).filter(|_| started.is_some()) {
+        errln!("hob: {note}");
     }
     let is_bad = matches!(args.action, ServiceAction::Status(_)) && state != ServiceState::Running;
     Ok(if is_bad { Exit::Failed } else { Exit::Done })
 }
 
-fn print(state: ServiceState, service: &Service, changed: bool) {
-    if changed && state == ServiceState::Absent {
+fn print(state: &ServiceState, service: &Service, changed: bool, started: Option<Started>) {
+    if changed && *state == ServiceState::Absent {
         outln!("stopped the service and removed its units");
         return;
     }
-    match state {
-        ServiceState::NoManager if changed => outln!("removed the units"),
-        ServiceState::NoManager => {
+    match (state, started) {
+        (ServiceState::NoManager, _) if changed => outln!("removed the units"),
+        (ServiceState::NoManager, _) => {
             outln!("no systemd of this user is running; start the server yourself: `hob serve`");
         }
-        ServiceState::Absent => outln!("the service is not installed"),
-        ServiceState::Other => {
-            outln!("a unit that Hob did not write is there; Hob leaves it alone")
+        (ServiceState::Absent, _) => outln!("the service is not installed"),
+        (ServiceState::Other | ServiceState::OtherHome(_), _) => {
+            outln!("{}", state.refusal().unwrap_or_default());
         }
-        ServiceState::Outdated => {
+        (ServiceState::Outdated, _) => {
             outln!("the service runs another `hob`; `hob service install` updates it");
         }
-        ServiceState::Stopped => outln!("the service is installed and not running"),
-        ServiceState::Running if changed => outln!("the service was installed and is running"),
-        ServiceState::Running => outln!("the service is running"),
+        (_, Some(Started::NextSession)) => {
+            outln!("a server runs already; the service takes over with your next session");
+        }
+        (ServiceState::Stopped, _) => outln!("the service is installed and not running"),
+        (ServiceState::Running, Some(Started::Again)) => {
+            outln!("the service was updated and started again");
+        }
+        (ServiceState::Running, Some(_)) => outln!("the service was installed and is running"),
+        (ServiceState::Running, None) => outln!("the service is running"),
     }
-    if state != ServiceState::NoManager {
+    if *state != ServiceState::NoManager {
         for file in service.files().iter().filter(|file| file.exists()) {
             outln!("  {}", file.display());
         }

@@ -9,6 +9,7 @@ use hob_domain::memory::Principal;
 use hob_memory::locate_project;
 use std::io::IsTerminal;
 
+use super::FromPlugin;
 use super::capture_turn::HookInput;
 use crate::memory;
 use crate::settings::Resolved;
@@ -34,9 +35,14 @@ pub struct Args {
     /// Approximate maximum size of the text, in tokens
     #[arg(long, value_name = "N", default_value_t = 1500)]
     budget_tokens: usize,
+    #[command(flatten)]
+    from_plugin: FromPlugin,
 }
 
 pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Result<String> {
+    if args.from_plugin.leaves_hook_to_settings("SessionStart") {
+        return Ok(String::new());
+    }
     let has_no_input = args.cwd.is_some() || std::io::stdin().is_terminal();
     let input = if has_no_input { None } else { HookInput::read() }.unwrap_or_default();
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));

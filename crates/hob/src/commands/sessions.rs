@@ -1,16 +1,22 @@
 //! `hob sessions`: lists, shows, follows, cancels and closes sessions.
 
+use std::path::Path;
+
 use clap::{Args as ClapArgs, Subcommand};
 use hob_gateway::client::{Client, Method};
-use hob_sessions::session::render;
 use serde_json::{Value, json};
 
+use super::conversation::Conversation;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
 use crate::printer::{self, errln, outln};
+use crate::view::View;
 
-/// List, follow, cancel and close the sessions of all apps
+/// How many of the latest turns are looked at for the one that a live message begins.
+const MAX_QUEUED_TURNS: usize = 50;
+
+/// List, follow and close sessions, or cancel their turns: your own and those of all apps
 #[derive(ClapArgs)]
 #[command(after_help = "\
 IDs may be shortened to any unambiguous prefix.
@@ -40,7 +46,7 @@ enum SessionsAction {
         #[arg(long)]
         json: bool,
     },
-    /// Print the events of a session and follow it until it closes
+    /// Print a session as a conversation and follow it until it closes
     Tail {
         /// ID of the session
         id: String,
@@ -76,7 +82,7 @@ enum SessionsAction {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let outcome = memory::runtime()?.block_on(async {
         let mut client = owner_client::connect(&context.settings.socket).await?;
-        act(&mut client, &args.action).await
+        act(&mut client, &context.settings.socket, &args.action).await
     });
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
@@ -87,7 +93,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-async fn act(client: &mut Client, action: &SessionsAction) -> anyhow::Result<Exit> {
+async fn act(client: &mut Client, socket: &Path, action: &SessionsAction) -> anyhow::Result<Exit> {
     match action {
         SessionsAction::List { all, json } => {
             let shown = if *all { SessionFilter::All } else { SessionFilter::Open };
@@ -102,7 +108,8 @@ async fn act(client: &mut Client, action: &SessionsAction) -> anyhow::Result<Exi
             }
         }
         SessionsAction::Tail { id, after, no_follow, json } => {
-            tail(client, id, *after, *no_follow, *json).await?;
+            let followed = (!no_follow).then_some(socket);
+            tail(client, id, *after, followed, *json).await?;
         }
         SessionsAction::Cancel { id, json } => {
             let answer = request(client, Method::POST, id, "/cancel").await?;
@@ -124,6 +131,11 @@ async fn act(client: &mut Client, action: &SessionsAction) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
+/// Returns the open sessions of all apps.
+pub(super) async fn list_open(client: &mut Client) -> anyhow::Result<Vec<Value>> {
+    list(client, SessionFilter::Open).await
+}
+
 /// Sends a request about the session whose id begins with `id`.
 async fn request(
     client: &mut Client,
@@ -139,19 +151,85 @@ async fn tail(
     client: &mut Client,
     id: &str,
     after: u64,
-    no_follow: bool,
+    socket: Option<&Path>,
     json: bool,
 ) -> anyhow::Result<()> {
-    if no_follow {
-        let rest = format!("/events?after={after}");
-        let answer = request(client, Method::GET, id, &rest).await?;
-        for event in answer["events"].as_array().into_iter().flatten() {
-            print_event(event, json);
-        }
-        return Ok(());
-    }
     let id = resolve(client, id).await?;
-    follow(client, &id, after, json).await
+    let mut printer = TailPrinter::new(json);
+    let mut after = after;
+    loop {
+        let path = path(&id, &format!("/events?after={after}"));
+        let page = owner_client::request(client, Method::GET, &path, None).await?;
+        let events = page["events"].as_array().cloned().unwrap_or_default();
+        let Some(last) = events.last() else { break };
+        after = last["seq"].as_u64().unwrap_or(after);
+        for event in &events {
+            printer.print(client, &id, event).await?;
+        }
+    }
+    if let Some(socket) = socket {
+        follow(client, &id, after, &mut printer, socket).await?;
+    }
+    printer.end();
+    Ok(())
+}
+
+/// Prints the events of a session: as a conversation, or as JSON lines.
+struct TailPrinter {
+    json: bool,
+    conversation: Conversation,
+    /// The turn that has begun last.
+    turn: u64,
+}
+
+impl TailPrinter {
+    fn new(json: bool) -> TailPrinter {
+        TailPrinter { json, conversation: Conversation::new(View::of_stdout()), turn: 0 }
+    }
+
+    async fn print(&mut self, client: &mut Client, id: &str, event: &Value) -> anyhow::Result<()> {
+        if self.json {
+            printer::out_json(event);
+            return Ok(());
+        }
+        if self.conversation.begins_turn(event)
+            && let Some(turn) = self.begun_turn(client, id, event).await?
+        {
+            self.turn = turn["turn_index"].as_u64().unwrap_or_default();
+            let prompt = turn["prompt"].as_str().unwrap_or_default();
+            printer::out_drawing(&self.conversation.prompt(prompt));
+        }
+        printer::out_drawing(&self.conversation.next(event));
+        Ok(())
+    }
+
+    /// Returns the turn that an event begins. A live message does not name its turn; turns run one after the other.
+    async fn begun_turn(
+        &self,
+        client: &mut Client,
+        id: &str,
+        event: &Value,
+    ) -> anyhow::Result<Option<Value>> {
+        let before = match event["turn_index"].as_u64() {
+            Some(turn) => format!("&before={}", turn + 1),
+            None => String::new(),
+        };
+        let limit = if before.is_empty() { MAX_QUEUED_TURNS } else { 1 };
+        let path = path(id, &format!("/turns?limit={limit}{before}"));
+        let answer = owner_client::request(client, Method::GET, &path, None).await?;
+        let turns = answer["turns"].as_array().cloned().unwrap_or_default();
+        let is_next = |turn: &&Value| turn["turn_index"].as_u64().is_some_and(|n| n > self.turn);
+        // A reader that starts in the middle knows no turn yet.
+        let begun = match self.turn {
+            0 => turns.iter().find(|turn| turn["state"] == "running").or(turns.last()),
+            _ => turns.iter().find(is_next),
+        };
+        Ok(begun.cloned())
+    }
+
+    fn end(&mut self) {
+        printer::out_drawing(&self.conversation.end_of_line());
+    }
 }
 
 fn print_sessions(sessions: &[Value], json: bool) {
@@ -160,11 +238,10 @@ fn print_sessions(sessions: &[Value], json: bool) {
     } else if sessions.is_empty() {
         errln!("no sessions");
     } else {
-        let (id, app, agent, state, turns) = ("ID", "APP", "AGENT", "STATE", "TURNS");
-        outln!("{id:12} {app:12} {agent:10} {state:8} {turns:>5}  LAST TURN");
-        for session in sessions {
-            outln!("{}", row(session));
-        }
+        let view = View::of_stdout();
+        let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(&view, session)).collect();
+        let heading = ["ID", "APP", "AGENT", "STATE", "TURNS", "LAST TURN", "FOLDER"];
+        view.print_table(&heading, &rows);
     }
 }
 
@@ -199,7 +276,15 @@ fn path(id: &str, rest: &str) -> String {
 }
 
 /// Prints events until the session closes, or the server ends the stream.
-async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow::Result<()> {
+async fn follow(
+    client: &mut Client,
+    id: &str,
+    after: u64,
+    printer: &mut TailPrinter,
+    socket: &Path,
+) -> anyhow::Result<()> {
+    // The stream takes up its connection.
+    let mut control = owner_client::connect(socket).await?;
     let path = path(id, &format!("/events?after={after}"));
     let mut reply = client.ask(Method::GET, &path, "text/event-stream", None).await?;
     while let Some(event) = reply.next_event().await? {
@@ -216,30 +301,22 @@ async fn follow(client: &mut Client, id: &str, after: u64, json: bool) -> anyhow
             }
             _ => {}
         }
-        print_event(&view, json);
+        printer.print(&mut control, id, &view).await?;
     }
     Ok(())
 }
 
-fn print_event(event: &Value, json: bool) {
-    if json {
-        printer::out_json(event);
-    } else if let Some(line) = render::event_line(event) {
-        outln!("{line}");
-    }
-}
-
-fn row(session: &Value) -> String {
+fn row(view: &View, session: &Value) -> Vec<String> {
     let text = |key: &str| session[key].as_str().unwrap_or("-");
-    format!(
-        "{:12} {:12} {:10} {:8} {:>5}  {}",
-        text("session_id").get(..12).unwrap_or_default(),
-        text("app"),
-        text("agent"),
-        text("state"),
+    vec![
+        view.id(text("session_id")).to_owned(),
+        text("app").to_owned(),
+        text("agent").to_owned(),
+        text("state").to_owned(),
         session["turn_count"].to_string(),
-        text("last_turn_at"),
-    )
+        view.time(text("last_turn_at")),
+        view.path(text("cwd")).into_owned(),
+    ]
 }
 
 fn print_session(session: &Value) {

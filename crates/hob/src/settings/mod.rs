@@ -12,6 +12,7 @@ mod source;
 mod value;
 
 pub use paths::socket_path;
-pub use resolve::{load, load_or_default};
+pub use registry::SETTINGS;
+pub use resolve::{check_file, load, load_or_default};
 pub use resolved::Resolved;
-pub use source::Row;
+pub use source::{Row, Source};

@@ -6,6 +6,7 @@ use std::io;
 
 use hob_domain::{AgentName, AgentSpec};
 use hob_sessions::session::SessionLimits;
+use hob_store::StoreUrl;
 use toml::{Table, Value};
 
 use super::registry::Values;
@@ -56,6 +57,13 @@ pub fn load_or_default() -> Result<Resolved, SettingsError> {
     })
 }
 
+/// Checks the text of a `config.toml` as if no variable had a value of its own.
+pub fn check_file(text: &str) -> Result<(), SettingsError> {
+    const NAMES: [&str; 3] = ["HOB_HOME", "IAI_MCP_STORE", "HOME"];
+    let named = unicode_environment().filter(|(name, _)| NAMES.contains(&name.as_str()));
+    resolve(&[], &named.collect(), text).map(drop)
+}
+
 fn unicode_environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -93,6 +101,7 @@ fn resolve(
     let mut reader = ValueReader { flags, environment, file, rows };
     let values = Values::read(&mut reader)?;
     let ValueReader { mut file, mut rows, .. } = reader;
+    refuse_clear_store(&values, &rows)?;
     let (agents_table, apps_table) =
         (take_table(&mut file, "agents")?, take_table(&mut file, "apps")?);
     let mut warnings = Vec::new();
@@ -113,6 +122,23 @@ fn resolve(
         rows,
         warnings,
     })
+}
+
+/// Refuses a database on another machine that may be used without TLS.
+fn refuse_clear_store(values: &Values, rows: &[Row]) -> Result<(), SettingsError> {
+    let is_clear = values.store_url.as_ref().is_some_and(StoreUrl::may_be_clear);
+    let row = rows.iter().find(|row| row.key == "store.url");
+    match row.filter(|_| is_clear && values.store_require_tls) {
+        None => Ok(()),
+        Some(row) => Err(SettingsError::BadValue {
+            key: row.key.clone(),
+            origin: row.source.clone(),
+            problem:
+                "the server is on another machine, and sslmode allows connections without TLS: use \
+                      sslmode=require, verify-ca or verify-full, or set store.require_tls to false"
+                    .to_owned(),
+        }),
+    }
 }
 
 /// Reads a secret from the environment. Its row only says whether the secret is set.

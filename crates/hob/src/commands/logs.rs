@@ -1,0 +1,142 @@
+//! `hob logs`: shows the server's log.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args as ClapArgs;
+use serde_json::Value;
+
+use super::{Context, Exit};
+use crate::printer::{self, errln, outln};
+use crate::view::{Paint, View};
+
+/// How much of a log file is read for its last lines, in bytes.
+const MAX_TAIL_BYTES: u64 = 8 << 20;
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Show the server's log
+#[derive(ClapArgs)]
+pub struct Args {
+    /// Wait for new lines until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Number of lines to show
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    lines: usize,
+    /// Print the JSON lines of the log unchanged
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
+    let folder = context.settings.home.logs();
+    let files = log_files(&folder)?;
+    if files.is_empty() && !args.follow {
+        errln!("hob: there is no log in {} yet; `hob serve` writes it", folder.display());
+        return Ok(Exit::Failed);
+    }
+    let view = View::of_stdout();
+    let mut last: Vec<String> = Vec::new();
+    for file in files.iter().rev() {
+        let mut lines = last_lines(file, args.lines - last.len())?;
+        lines.append(&mut last);
+        last = lines;
+        if last.len() >= args.lines {
+            break;
+        }
+    }
+    for line in &last {
+        print(&view, line, args.json);
+    }
+    if args.follow {
+        follow(&folder, files.last().cloned(), &view, args.json)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the log files, oldest first. Their names have the date.
+fn log_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
+    };
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "log");
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(is_log).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn last_lines(path: &Path, count: usize) -> anyhow::Result<Vec<String>> {
+    let cannot = || format!("cannot read {}", path.display());
+    let mut file = File::open(path).with_context(cannot)?;
+    let length = file.metadata().with_context(cannot)?.len();
+    let start = length.saturating_sub(MAX_TAIL_BYTES);
+    file.seek(SeekFrom::Start(start)).with_context(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_TAIL_BYTES).read_to_end(&mut bytes).with_context(cannot)?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The first line may have lost its beginning.
+    let skipped = usize::from(start > 0);
+    let lines: Vec<&str> = text.lines().skip(skipped).collect();
+    let lines = &lines[lines.len().saturating_sub(count)..];
+    Ok(lines.iter().map(|line| (*line).to_owned()).collect())
+}
+
+/// Prints what is appended, and goes on with the next day's file.
+fn follow(folder: &Path, from: Option<PathBuf>, view: &View, json: bool) -> anyhow::Result<()> {
+    let end = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let mut position = from.as_ref().map_or(0, end);
+    let mut current = from;
+    let mut rest = String::new();
+    loop {
+        if let Some(path) = &current
+            && let Ok(mut file) = File::open(path)
+        {
+            file.seek(SeekFrom::Start(position))?;
+            let mut bytes = Vec::new();
+            position += file.read_to_end(&mut bytes)? as u64;
+            rest.push_str(&String::from_utf8_lossy(&bytes));
+            while let Some((line, after)) = rest.split_once('\n') {
+                print(view, line, json);
+                rest = after.to_owned();
+            }
+        }
+        let newer = log_files(folder)?.into_iter().find(|path| Some(path) > current.as_ref());
+        match newer {
+            Some(newer) => (current, position) = (Some(newer), 0),
+            None => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
+}
+
+fn print(view: &View, line: &str, json: bool) {
+    let value: Value = match serde_json::from_str(line) {
+        Ok(value) if json => return printer::out_json(&value),
+        Ok(value) => value,
+        Err(_) => return outln!("{line}"),
+    };
+    let level = value["level"].as_str().unwrap_or_default();
+    let paint = match level {
+        "ERROR" => Paint::Bad,
+        "WARN" => Paint::Warning,
+        _ => Paint::Faint,
+    };
+    let mut details = String::new();
+    for (key, detail) in value["fields"].as_object().into_iter().flatten() {
+        if key != "message" {
+            let detail = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
+            details.push_str(&format!(" {key}={detail}"));
+        }
+    }
+    printer::out_drawing(&format!(
+        "{}  {} {}{}\n",
+        printer::one_line(value["timestamp"].as_str().unwrap_or_default()),
+        view.paint(paint, &format!("{level:<5}")),
+        printer::one_line(value["fields"]["message"].as_str().unwrap_or_default()),
+        view.paint(Paint::Faint, &printer::one_line(&details)),
+    ));
+}

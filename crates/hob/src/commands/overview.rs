@@ -1,0 +1,75 @@
+//! `hob` without a command: shows the state, and what to do next.
+
+use hob_gateway::client::Method;
+use hob_transcript::AgentClient;
+use serde_json::Value;
+
+use super::{Context, Exit};
+use crate::hooks::{self, ClientFolders};
+use crate::memory;
+use crate::owner_client;
+use crate::printer::{self, outln};
+use crate::socket::client;
+use crate::view::{Paint, View};
+
+pub fn run(context: &Context) -> anyhow::Result<Exit> {
+    let settings = &context.settings;
+    let view = View::of_stdout();
+    let hello = client::hello(&settings.socket).ok();
+    let state = match &hello {
+        Some(hello) => view.paint(Paint::Good, &format!("running (pid {})", hello.pid)),
+        None => view.paint(Paint::Warning, "not running"),
+    };
+    printer::out_drawing(&format!("hob {}  {state}\n", env!("CARGO_PKG_VERSION")));
+    outln!("home      {}", settings.home.root().display());
+    if let Some(url) = hello.as_ref().and_then(|hello| hello.http.as_ref()) {
+        outln!("console   {url}");
+    }
+    let has_memory = memory::exists(settings);
+    let overview = hello.as_ref().and_then(|_| overview(context));
+    if let Some(overview) = &overview {
+        let sessions = &overview["sessions"];
+        outln!(
+            "sessions  {} open, {} running, {} waiting for an answer",
+            sessions["open"],
+            sessions["busy"],
+            sessions["waiting"]
+        );
+    }
+    if has_memory
+        && let Ok(Ok(stats)) =
+            memory::call_tool(settings, "memory_stats", Value::Object(Default::default()))
+    {
+        let latest = stats["last_ts"]
+            .as_str()
+            .map_or(String::new(), |last| format!(", the latest {}", view.time(last)));
+        outln!("memory    {} turns from {} sessions{latest}", stats["turns"], stats["sessions"]);
+    }
+    let has_hooks = ClientFolders::from_environment().is_ok_and(|folders| {
+        AgentClient::ALL
+            .into_iter()
+            .any(|client| hooks::has_hooks(client, &folders).unwrap_or(false))
+    });
+    let is_waited_for = overview.is_some_and(|overview| overview["sessions"]["waiting"] != 0);
+    let next = if !has_hooks {
+        "`hob setup` lets Claude Code and Codex remember, and starts the server"
+    } else if hello.is_none() {
+        "`hob serve` starts the server; `hob service install` starts it with your session"
+    } else if is_waited_for {
+        "`hob allow` or `hob deny` answers the agent that waits"
+    } else {
+        "`hob recall QUESTION` searches the memory; `hob run PROMPT` asks an agent"
+    };
+    outln!();
+    printer::out_drawing(&format!("{} {next}\n", view.paint(Paint::Strong, "next:")));
+    outln!("`hob --help` lists all commands");
+    Ok(Exit::Done)
+}
+
+/// Returns the server's figures.
+fn overview(context: &Context) -> Option<Value> {
+    memory::runtime().ok()?.block_on(async {
+        let mut client = owner_client::connect(&context.settings.socket).await.ok()?;
+        owner_client::request(&mut client, Method::GET, "/admin/overview", None).await.ok()
+    })
+}

@@ -1,0 +1,8 @@
+//! `hob setup`.
+
+mod command;
+mod plan;
+mod step;
+mod undo;
+
+pub use command::{Args, run};
