@@ -39,13 +39,18 @@ struct Setup {
 
 impl Setup {
     fn new() -> Setup {
-        let setup = Setup { server: None, home: TestHome::new(), api: ModelApi::start() };
-        fs::create_dir_all(setup.project().join(".git")).unwrap();
-        fs::create_dir_all(setup.folder()).unwrap();
+        let setup = Setup::without_hooks();
         let installed = setup.home.run(&["hooks", "install", "--client", "claude"]);
         assert!(installed.status.success(), "{installed:?}");
         let config = json!({"mcpServers": {"hob": {"command": program("hob"), "args": ["mcp"]}}});
         fs::write(setup.mcp_config(), config.to_string()).unwrap();
+        setup
+    }
+
+    fn without_hooks() -> Setup {
+        let setup = Setup { server: None, home: TestHome::new(), api: ModelApi::start() };
+        fs::create_dir_all(setup.project().join(".git")).unwrap();
+        fs::create_dir_all(setup.folder()).unwrap();
         setup
     }
 
@@ -223,13 +228,20 @@ struct Conversation {
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
     session: String,
+    /// What `claude` said about its tools and MCP servers before the last turn.
+    init: Value,
 }
 
 impl Conversation {
     fn start(setup: &Setup) -> Conversation {
         let mut command = setup.claude();
+        command.args(setup.tools());
+        Conversation::of(command)
+    }
+
+    fn of(mut command: Command) -> Conversation {
         command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json"]);
-        command.arg("--verbose").args(setup.tools());
+        command.arg("--verbose");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
@@ -238,7 +250,8 @@ impl Conversation {
                 let _ = sender.send(serde_json::from_str(&line).unwrap_or_default());
             }
         });
-        Conversation { stdin: child.stdin.take(), child, lines, session: String::new() }
+        let stdin = child.stdin.take();
+        Conversation { stdin, child, lines, session: String::new(), init: Value::Null }
     }
 
     /// Says something and returns the answer.
@@ -247,6 +260,9 @@ impl Conversation {
         writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(60)).expect("an answer");
+            if line["subtype"] == "init" {
+                self.init = line.clone();
+            }
             if line["type"] == "result" {
                 assert_eq!(line["is_error"], false, "{line}");
                 self.session = line["session_id"].as_str().unwrap().to_owned();
@@ -597,4 +613,148 @@ fn memory_holds_only_what_was_said() {
     assert_eq!(said(&setup.turns()), expected);
     setup.assert_import_adds_nothing();
     setup.assert_no_client_left();
+}
+
+/// A `claude` with the plugin of this repository.
+struct Plugin {
+    setup: Setup,
+    /// The `PATH` on which the plugin finds `hob`.
+    path: String,
+}
+
+impl Plugin {
+    fn install() -> Plugin {
+        let setup = Setup::without_hooks();
+        let folder = program("hob").parent().unwrap().display().to_string();
+        let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+        let plugin = Plugin { setup, path };
+        let repository =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        for path in [repository.clone(), repository.join("plugins/claude-code")] {
+            plugin.manage(&["plugin", "validate", "--strict", path.to_str().unwrap()]);
+        }
+        plugin.manage(&["plugin", "marketplace", "add", repository.to_str().unwrap()]);
+        plugin.manage(&["plugin", "install", "hob@hob"]);
+        plugin
+    }
+
+    fn claude(&self) -> Command {
+        let mut command = self.setup.claude();
+        command.env("PATH", &self.path);
+        command
+    }
+
+    fn manage(&self, arguments: &[&str]) {
+        let output = self.claude().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+
+    /// The result of a `hob` command that finds `hob` on its `PATH`.
+    fn hob(&self, arguments: &[&str]) -> Value {
+        let mut command = self.setup.home.command(arguments);
+        json_of(&command.env("PATH", &self.path).output().unwrap())
+    }
+
+    /// Recalls the fact with the plugin's command through a tool. Returns the session and the names of Hob's tools.
+    fn recall(&self, tool: &str) -> (String, Vec<String>) {
+        let setup = &self.setup;
+        let mut conversation = Conversation::of(self.claude());
+        assert_eq!(conversation.say("Ready? [[say Yes.]]"), "Yes.");
+        let starts = setup.last_request().to_string().matches(SESSION_START).count();
+        assert_eq!(starts, 1, "the memory is injected once");
+        let prompt = format!(
+            r#"/hob:recall colour of the crane [[tool {tool} {{"cue":"colour of the crane"}}]] [[say Thanks.]]"#
+        );
+        assert_eq!(conversation.say(&prompt), "Thanks.");
+        let request = setup.last_request();
+        let result = tool_results(&request).last().copied().unwrap().to_string();
+        assert!(result.contains(FACT) && !result.contains("is_error\":true"), "{result}");
+        let init = &conversation.init;
+        let servers = init["mcp_servers"].as_array().unwrap();
+        assert!(servers.iter().all(|server| server["status"] == "connected"), "{servers:?}");
+        let mut tools: Vec<String> = serde_json::from_value(init["tools"].clone()).unwrap();
+        tools.retain(|name| name.contains("memory_"));
+        (conversation.end(), tools)
+    }
+
+    /// Checks that a session's turns are stored once.
+    fn assert_remembered(&self, session: &str) {
+        self.setup.wait_for_drain();
+        let mut turns = self.setup.turns();
+        turns.retain(|turn| turn["session_id"] == session);
+        let texts: Vec<&str> = turns.iter().map(|turn| turn["text"].as_str().unwrap()).collect();
+        let commands = texts.iter().filter(|text| text.starts_with("/hob:recall")).count();
+        assert!(commands <= 1, "{texts:?}");
+        let said: Vec<&&str> = texts.iter().filter(|text| !text.starts_with("/hob:")).collect();
+        // The model hears the arguments of a command twice, so it says everything twice.
+        let expected = [&"Ready? [[say Yes.]]", &"Yes.", &"Thanks.", &"Thanks."];
+        assert_eq!(said, expected, "{turns:#?}");
+    }
+}
+
+const SESSION_START: &str = "What Hob remembers of this project";
+
+/// The plugin needs no settings, and with Hob's hooks and MCP entry in the settings everything still happens once.
+#[test]
+fn plugin_of_claude_works_alone_and_next_to_hobs_settings() {
+    let mut plugin = Plugin::install();
+    plugin.setup.serve();
+    plugin.setup.inspect("memory_capture", &[&format!("text={FACT}")]);
+    let settings = plugin.setup.home.user_home().join(".claude/settings.json");
+    let before = fs::read(&settings).unwrap();
+    let installed = plugin.hob(&["hooks", "install", "--client", "claude", "--json"]);
+    let installed = &installed["clients"][0];
+    assert_eq!(installed["state"], "plugin", "{installed}");
+    assert_eq!(installed["plugin"], "hob@hob", "{installed}");
+    assert_eq!(fs::read(&settings).unwrap(), before);
+
+    let (session, tools) = plugin.recall("mcp__plugin_hob_hob__memory_recall");
+    assert_eq!(tools.len(), 6, "{tools:?}");
+    plugin.assert_remembered(&session);
+    plugin.setup.assert_import_adds_nothing();
+
+    // The hooks and the server of the settings take over, one event at a time.
+    let bin = plugin.setup.home.user_home().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    for shell in ["sh", "bash"] {
+        std::os::unix::fs::symlink(format!("/bin/{shell}"), bin.join(shell)).unwrap();
+    }
+    let installed = plugin
+        .setup
+        .home
+        .command(&["hooks", "install", "--client", "claude", "--json"])
+        .env("PATH", &bin)
+        .output()
+        .unwrap();
+    let installed = json_of(&installed)["clients"][0].clone();
+    assert_eq!(installed["state"], "installed", "{installed}");
+    let hob = program("hob").display().to_string();
+    plugin.manage(&["mcp", "add", "--scope", "user", "hob", "--", &hob, "mcp"]);
+    let (session, tools) = plugin.recall("mcp__hob__memory_recall");
+    assert!(tools.iter().all(|name| name.starts_with("mcp__hob__")), "{tools:?}");
+    assert_eq!(tools.len(), 6, "{tools:?}");
+    plugin.assert_remembered(&session);
+
+    // Without a `hob` to run, the plugin is silent.
+    assert!(plugin.setup.home.run(&["hooks", "uninstall"]).status.success());
+    let mut claude = plugin.claude();
+    claude.env("PATH", &bin).args(["-p", "Alone? [[say Yes.]]", "--output-format", "json"]);
+    assert_eq!(json_of(&claude.output().unwrap())["result"], "Yes.");
+    assert!(!plugin.setup.last_request().to_string().contains("hob: "));
+    plugin.setup.assert_no_client_left();
+}
+
+/// The server scenarios of the official conformance suite, in both eras of the protocol.
+#[test]
+fn the_conformance_suite_passes() {
+    let home = TestHome::new();
+    let server = home.serve();
+    let token = home.app("conformance");
+    let mut command = Command::new("node");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.arg(installed("mcp_conformance.mjs")).arg(server.url()).arg(token);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(server.stop().success());
 }

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use hob_child::tree;
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
-use hob_testkit::{HobServer, ModelApi, TestHome, program, wait_until};
+use hob_testkit::{HobServer, ModelApi, TestHome, is_campaign, program, wait_until};
 use serde_json::{Value, json};
 
 /// Returns a path below `e2e/`. Links are not resolved: the target of a link may not find its own files.
@@ -337,6 +337,48 @@ fn snippets_of_the_docs_run() {
         assert!(output.status.success() && said.contains("echo: "), "{block}\n{output:?}");
         run.push(kind);
     }
-    assert_eq!(run, ["sh", "sh", "sh", "python", "python", "ts", "ts", "python", "sh"]);
+    let expect =
+        ["sh", "sh", "sh", "python", "python", "ts", "ts", "python", "sh", "python", "python"];
+    assert_eq!(run, expect);
+    setup.stop();
+}
+
+/// Layers on top of the SDKs that `scripts/test` runs, and those that only `scripts/campaign` runs.
+const LAYERS: [&str; 2] = ["layer_ai.mjs", "layer_agents.py"];
+const CAMPAIGN_LAYERS: [&str; 3] = ["layer_langchain.py", "layer_pydantic_ai.py", "layer_llm.py"];
+
+/// Layers run unchanged. Each prints its line of the table in `docs/v1.md`, and the table has no other lines.
+#[test]
+fn layers_run_as_the_table_in_the_docs_says() {
+    let mut setup = Setup::new(Agent::Scripted, &["layers"], "");
+    let mut lines = Vec::new();
+    let campaign = CAMPAIGN_LAYERS.iter().filter(|_| is_campaign());
+    for script in LAYERS.iter().chain(campaign) {
+        let (place, program) = match LAYERS.contains(script) {
+            true => ("`scripts/test`", interpreter(script)),
+            false => ("`scripts/campaign`", installed(".venv-layers/bin/python")),
+        };
+        // The app that streams.
+        let app = &setup.apps[2];
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
+            .env("HOME", setup.home.user_home())
+            .current_dir(installed("package.json").parent().unwrap());
+        command.arg(installed(script)).arg(setup.server().url()).arg(&app.token);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = said.lines().last().filter(|line| line.starts_with("| `"));
+        assert!(output.status.success() && line.is_some(), "{script}: {output:?}");
+        lines.push(format!("{} {place} |", line.unwrap_or_default()));
+    }
+    let docs = fs::read_to_string(installed("../docs/v1.md")).unwrap();
+    let known = |line: &&str| {
+        line.starts_with("| `")
+            && (line.ends_with("`scripts/test` |")
+                || (is_campaign() && line.ends_with("`scripts/campaign` |")))
+    };
+    let known: Vec<&str> = docs.lines().filter(known).collect();
+    assert_eq!(known, lines, "docs/v1.md should have\n{}", lines.join("\n"));
     setup.stop();
 }

@@ -8,6 +8,7 @@
 //! | `[[say TEXT]]` | a block of text |
 //! | `[[big N]]` | a block of N bytes of text |
 //! | `[[think TEXT]]` | a block of thinking |
+//! | `[[thoughts N BYTES]]` | over ACP: N blocks of thinking of this length |
 //! | `[[tool NAME JSON]]` | a tool call; the agent runs `Bash` for real, in a session of its own, and asks MCP servers |
 //! | `[[also NAME JSON]]` | one more call in the same message as the tool before it |
 //! | `[[stop REASON]]` | the stop reason |
@@ -81,6 +82,10 @@ pub enum Step {
         count: u64,
         every_ms: u64,
     },
+    Thoughts {
+        count: u64,
+        bytes: usize,
+    },
 }
 
 /// Reads the words of a prompt. Something in double brackets that is no such word is left alone.
@@ -142,6 +147,10 @@ fn parse_one(words: &str) -> Option<Step> {
         "shuffle" => Step::Shuffle,
         "torn" => Step::Torn,
         "flood" => Step::Flood(rest.parse().ok()?),
+        "thoughts" => {
+            let (count, bytes) = rest.split_once(' ')?;
+            Step::Thoughts { count: count.parse().ok()?, bytes: bytes.parse().ok()? }
+        }
         "stamps" => {
             let (count, every) = rest.split_once(' ')?;
             Step::Stamps { count: count.parse().ok()?, every_ms: every.parse().ok()? }

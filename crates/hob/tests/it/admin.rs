@@ -35,6 +35,32 @@ fn actions(api: &Api) -> Vec<(String, String)> {
     entries.iter().rev().map(|entry| (text(&entry["action"]), text(&entry["target"]))).collect()
 }
 
+/// The private folders of a removed app stayed, and a later app of its name found them.
+#[test]
+fn removed_app_leaves_no_folders() {
+    let api = api("");
+    let id = api.create(&json!({"agent": "claude"}));
+    assert_eq!(api.turn(&id, "[[say hello]]").status, 200);
+    assert_eq!(api.server.upload(Some(&api.token), "x.txt", b"x").status, 200);
+    let home = api.home.hob_home();
+    let left = || -> Vec<String> {
+        let named = hob_testkit::leak::files_below(&home).into_iter().filter(|path| {
+            let below = path.strip_prefix(&home).unwrap();
+            below.components().any(|part| part.as_os_str() == "tests" || *part.as_os_str() == *id)
+        });
+        named.map(|path| path.display().to_string()).collect()
+    };
+    assert!(left().iter().any(|path| path.contains("claude/apps/tests")), "{:?}", left());
+    let removed = api.server.call("DELETE", "/admin/apps/tests", Some(ADMIN), None);
+    assert_eq!(removed.status, 200, "{}", removed.text);
+    wait_until("nothing of the app is left", || {
+        let left = left();
+        left.iter().all(|path| path.contains("/trash/")).then_some(())
+    });
+    assert!(!home.join("claude/apps/tests").exists() && !home.join("files/tests").exists());
+    assert!(!home.join("agents/tests").exists());
+}
+
 #[test]
 fn console_runs_a_session_of_the_owner() {
     let api = api("");
@@ -182,8 +208,8 @@ fn console_shows_the_doctors_checks() {
             .find(|check| check["name"] == name && check["text"].as_str().unwrap().contains(words))
             .unwrap_or_else(|| panic!("{name} {words}: {checks:?}"))
     };
-    let open = find("home", "other users can access");
-    assert_eq!(open["status"], "fail");
+    let open = find("home", "keeps other users from");
+    assert_eq!(open["status"], "warn");
     assert!(open["text"].as_str().unwrap().ends_with("/hob/config.toml"), "{open}");
     assert_eq!(find("server", "running (pid")["status"], "ok");
     assert_eq!(find("settings", "colour")["status"], "warn");

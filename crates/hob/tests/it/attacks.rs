@@ -16,27 +16,27 @@ use crate::api::*;
 use crate::memory_setup::{capture, said, transcript};
 
 /// A server must stay far below this, whatever an agent leaves for it to read.
-const MAX_SERVER_MB: u64 = 300;
+pub const MAX_SERVER_MB: u64 = 300;
 /// How long the server may leave another client without an answer on a busy machine. An attack that works stops it for
 /// good, or for as long as the attacker likes.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// Returns the resident memory of a process in MB.
-fn resident_mb(pid: i32) -> u64 {
+pub fn resident_mb(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a live process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") / 1024
 }
 
 #[track_caller]
-fn assert_small(server: &HobServer) {
+pub fn assert_small(server: &HobServer) {
     let resident = resident_mb(server.pid());
     assert!(resident < MAX_SERVER_MB, "the server has taken {resident} MB");
 }
 
 /// Polls the server until `condition` holds. It must answer all the time.
 #[track_caller]
-fn answers_until(api: &Api, mut condition: impl FnMut() -> bool) {
+pub fn answers_until(api: &Api, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     loop {
         let asked = Instant::now();
@@ -590,6 +590,10 @@ fn agent_cannot_do_the_owners_acts() {
         "app revoke tests --yes",
         "key rotate --yes",
         "backup $PWD/all",
+        "allow",
+        "deny",
+        "config set log debug",
+        "stop",
     ];
     let script = acts.map(|act| format!("{hob} {act} 2>&1")).join("; ");
     let prompt = format!(
@@ -608,6 +612,9 @@ fn agent_cannot_do_the_owners_acts() {
     assert!(apps.contains("tests") && !apps.contains("evil"), "{apps}");
     let said = fs::read_to_string(workspace.join("said")).expect("the agent ran the commands");
     assert!(!said.contains("ghp_aB3d"), "{said}");
+    assert!(api.home.run(&["status"]).status.success(), "{said}");
+    let config = fs::read_to_string(api.home.hob_home().join("config.toml")).unwrap();
+    assert!(!config.contains("log ="), "{config}");
 }
 
 /// A revoked app's runs went on to their end, and its agents until the next sweep.

@@ -51,7 +51,7 @@ pub(crate) use backend_tests;
 /// Returns the database server that all tests share. It ends with this process.
 pub fn shared_postgres() -> &'static Arc<RwLock<Postgres>> {
     static SERVER: OnceLock<Arc<RwLock<Postgres>>> = OnceLock::new();
-    SERVER.get_or_init(|| Arc::new(RwLock::new(Postgres::start())))
+    SERVER.get_or_init(|| Arc::new(RwLock::new(Postgres::start_shared())))
 }
 
 pub fn postgres() -> RwLockReadGuard<'static, Postgres> {
@@ -83,7 +83,7 @@ impl Backend {
         let config = config.unwrap_or_default();
         let max_live = config.lines().find_map(|line| line.strip_prefix("max_live = "));
         let adjust = |command: &mut Command| {
-            command.env("HOB_CLUSTER_LEASE_SECS", "2");
+            command.env("HOB_CLUSTER_LEASE_SECS", "4");
             command.env("HOB_CLUSTER_MAX_LIVE", max_live.unwrap_or("0"));
             adjust(command);
         };

@@ -10,9 +10,7 @@ fn json_of(output: &std::process::Output) -> Value {
 #[test]
 fn usage_errors_are_2_and_help_is_0() {
     let home = TestHome::new();
-    for arguments in
-        [&["nonsense"][..], &["serve", "--nonsense"], &["app"], &["app", "create"], &[]]
-    {
+    for arguments in [&["nonsense"][..], &["serve", "--nonsense"], &["app"], &["app", "create"]] {
         let output = home.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
@@ -97,6 +95,10 @@ fn doctor_prints_checks_fixes_and_sources() {
     assert_eq!(home_check["verdict"], "failed");
     assert_eq!(output.status.code(), Some(1));
     assert!(home.run(&["app", "list"]).status.success());
+    // The home closes its files to others by now, so that an open file in it is only a warning.
+    let report = json_of(&home.run(&["doctor", "--json"]));
+    let home_check = report["checks"].as_array().unwrap().iter().find(|c| c["name"] == "home");
+    assert_eq!(home_check.unwrap()["verdict"], "warning", "{report}");
     std::fs::remove_file(home.hob_home().join("config.toml")).unwrap();
     assert_eq!(home.run(&["doctor"]).status.code(), Some(0));
 }
@@ -109,6 +111,27 @@ fn wrong_settings_are_refused_by_name() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("sessions.max_live") && error.contains("config.toml"), "{error}");
+}
+
+/// Data would go over the network in clear.
+#[test]
+fn database_on_another_machine_needs_tls() {
+    let home = TestHome::new();
+    let refused = |url: &str, more: &str| {
+        home.configure(&format!("[store]\nurl = \"{url}\"\n{more}"));
+        let output = home.run(&["config", "get", "store.url"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), !error.contains("store.url"), "{error}");
+        (!output.status.success()).then_some(error)
+    };
+    for mode in ["disable", "prefer"] {
+        let error = refused(&format!("postgres://hob@db.example/hob?sslmode={mode}"), "").unwrap();
+        assert!(error.contains("store.require_tls") && error.contains("verify-full"), "{error}");
+    }
+    assert_eq!(refused("postgres://hob@db.example/hob", ""), None, "TLS is required by default");
+    assert_eq!(refused("postgres://hob@127.0.0.1/hob?sslmode=disable", ""), None);
+    let accepted = "require_tls = false\n";
+    assert_eq!(refused("postgres://hob@db.example/hob?sslmode=disable", accepted), None);
 }
 
 #[test]

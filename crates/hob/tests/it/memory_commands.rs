@@ -187,6 +187,15 @@ fn import_of_an_unknown_format_is_an_error() {
         assert_eq!(done.status.code(), Some(1), "{said}");
         assert!(said.contains(path) && said.contains(word), "{said}");
     }
+    let mixed = home.user_home().join("mixed");
+    std::fs::create_dir(&mixed).unwrap();
+    let mixed = mixed.display().to_string();
+    write("mixed/notes.jsonl", "just words\n");
+    assert_eq!(home.run(&["import", &mixed]).status.code(), Some(1), "nothing of it is known");
+    write("mixed/known.jsonl", &lines(&[said("s", 0, "user", "hello")]));
+    let done = home.run(&["import", &mixed]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.contains("notes.jsonl"), "{done:?}");
     let done = home.run(&["import", "--json", &chat]);
     let result: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!((&result["files"], &result["unknown"]), (&json!(0), &json!([chat])), "{result}");

@@ -1,10 +1,11 @@
 //! `hob forget`: turns are hidden at once, restored on request, and erased in the end.
 
-use hob_testkit::wait_until;
+use hob_testkit::{TestHome, wait_until};
 use serde_json::json;
 
 use crate::memory_mcp::two_projects;
 use crate::memory_setup::*;
+use crate::on_terminal::on_terminal;
 
 #[test]
 fn forgotten_turns_are_hidden_and_can_be_restored() {
@@ -69,4 +70,22 @@ fn forgotten_turns_are_erased_after_their_time() {
     assert!(server.stop().success());
     let undo = home.run(&["forget", "--undo", "--json", &record]);
     assert_eq!(json_of(&undo)["count"], 0, "{undo:?}");
+}
+
+/// On a terminal the question shows what will be forgotten, and nothing of it acts on the terminal.
+#[test]
+fn question_shows_what_will_be_forgotten() {
+    let home = TestHome::new();
+    let text = "the\u{1b}]0;x\u{7} crane is blue\nand tall";
+    let records = [said("s1", 0, "user", text), said("s1", 1, "assistant", "noted, it is blue")];
+    let path = transcript(&home, "s1.jsonl", &records);
+    assert_eq!(capture(&home, &[], &path)["inserted"], 2);
+    let record = export(&home).into_iter().find(|row| row["role"] == "user").unwrap();
+    let id = record["record_id"].as_str().unwrap();
+    let shown = on_terminal(home.command(&["forget", id]), "n\n");
+    assert!(shown.contains("the]0;x crane is blue") && !shown.contains("tall"), "{shown:?}");
+    assert!(!shown.contains('\u{1b}') && shown.contains("nothing was changed"), "{shown:?}");
+    let shown = on_terminal(home.command(&["forget", "--session-id", "s1"]), "y\n");
+    assert!(shown.contains("crane is blue") && shown.contains("noted, it is blue"), "{shown:?}");
+    assert!(shown.contains("forgot 2 records"), "{shown:?}");
 }

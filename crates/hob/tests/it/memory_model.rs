@@ -63,7 +63,12 @@ fn switching_models_under_load_loses_nothing() {
     let mut first = Vec::new();
     for number in 0..20 {
         let (path, texts) = session(&home, number);
-        assert_eq!(capture(&home, &["--cwd", cwd], &path)["inserted"], 6);
+        // A server that does not answer within a second counts as unreachable, so a slow machine defers.
+        let said = capture(&home, &["--cwd", cwd], &path);
+        match said["status"] == "deferred" {
+            true => wait_for_drain(&home),
+            false => assert_eq!(said["inserted"], 6, "{said}"),
+        }
         first.extend(texts);
     }
     let (stop, asked, captured) =

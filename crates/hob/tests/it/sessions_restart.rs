@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use hob_testkit::{HobServer, Stopwatch, wait_until};
+use hob_testkit::{HobServer, Stopwatch, TestHome, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, postgres, cluster]: [
     session_continues_after_a_restart,
+    replay_of_a_loaded_conversation_is_no_part_of_the_turn,
     lost_conversation_is_resume_failed_after_a_restart,
     session_without_a_turn_starts_after_a_restart,
     sigterm_lets_a_turn_finish,
@@ -48,6 +49,34 @@ fn session_continues_after_a_restart(backend: Backend) {
     assert_gapless(&log);
     let resumed = log.iter().find(|event| event["event"] == "resume").expect("it is noted");
     assert_eq!(resumed["ok"], true);
+}
+
+/// Some agents say their whole past again when they load a conversation, even after the response. None
+/// of it reaches the next turn's text, the events or the memory.
+fn replay_of_a_loaded_conversation_is_no_part_of_the_turn(backend: Backend) {
+    for replay in ["early", "late", "split"] {
+        let agent = TestHome::scripted_agent("loader", "acp", &["acp", "--replay", replay]);
+        let api = backend.api(&format!("{agent}\n"));
+        let id = api.create(&json!({"agent": "loader"}));
+        let pairs = [("first crane", "one heron"), ("second crane", "two herons")];
+        for (prompt, reply) in pairs {
+            assert_eq!(api.ask(&id, &format!("{prompt} [[say {reply}]]")), reply);
+        }
+        wait_until("four are remembered", || (api.turns_of(&api.token) == 4).then_some(()));
+        let api = api.restart_after(|server| server.kill());
+        assert_eq!(api.ask(&id, "third crane [[say three herons]]"), "three herons", "{replay}");
+        let turn = api.get_turn(&id, 3);
+        let events = turn["events"].to_string();
+        for old in ["first", "one heron", "second", "two herons", "user_message_chunk"] {
+            assert!(!events.contains(old), "{replay}: {old} in {events}");
+        }
+        let resumed = api.log(&id);
+        assert!(resumed.iter().any(|event| event["event"] == "resume" && event["ok"] == true));
+        // The turn after it is undisturbed as well, and by then the memory has all of the third.
+        assert_eq!(api.ask(&id, "fourth [[say {history}]]").matches("crane").count(), 3);
+        wait_until("all is remembered", || (api.turns_of(&api.token) >= 8).then_some(()));
+        assert_eq!(api.turns_of(&api.token), 8, "{replay}: a prompt and an answer per turn");
+    }
 }
 
 /// A conversation that is lost while the server is down is `resume_failed`.

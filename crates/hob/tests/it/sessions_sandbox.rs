@@ -196,6 +196,41 @@ fn sandboxed_agent_cannot_read_hobs_home() {
     assert!(hob.join("key").exists());
 }
 
+/// Scheduled backups contain the key. Neither the agent's processes nor what Hob does for the agent reads them.
+#[test]
+fn sandboxed_agent_cannot_read_backups() {
+    let home = TestHome::new();
+    let user = home.user_home().canonicalize().unwrap();
+    let backups = user.join("backups");
+    configure(
+        &home,
+        &format!(
+            "[sessions]\nroots = [{user:?}]\n[backup]\nfolder = {backups:?}\nevery_secs = 3600\n"
+        ),
+    );
+    let token = home.app("tests");
+    let api = Backend::File.start(home, &token);
+    let file = wait_until("a backup is there", || {
+        let names = fs::read_dir(&backups).into_iter().flatten().flatten();
+        names.map(|entry| entry.path()).find(|path| path.extension().is_some())
+    });
+    let later = backups.join("later.txt");
+    let id = api.session();
+    fs::write(&later, "a later file").unwrap();
+    for path in [&file, &later] {
+        let path = path.display();
+        assert!(!api.can(&id, &format!("cat {path}")), "reads {path}");
+        assert!(!api.can(&id, &format!("echo x >> {path}")), "writes {path}");
+    }
+    let answer = api.post("/sessions", &json!({"agent": "acp", "cwd": user}));
+    if answer.status == 200 {
+        let id = answer.json()["session_id"].as_str().unwrap().to_owned();
+        let request = format!("[[request fs/read_text_file {}]]", json!({"path": later}));
+        let text = api.turn(&id, &request).text;
+        assert!(!text.contains("a later file"), "{text}");
+    }
+}
+
 /// It reads what the user can and writes what it needs.
 #[test]
 fn sandboxed_agent_writes_only_its_own_folders() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use hob_testkit::TestHome;
+use hob_testkit::{TestHome, program};
 use serde_json::Value;
 
 use crate::memory_setup::{json_of, lines, said};
@@ -160,6 +160,136 @@ fn undo_leaves_entries_of_the_user() {
     assert!(left.contains("# about the interface\n[tui]") && !left.contains("hob"), "{left}");
 }
 
+fn state_of(answer: &Value, wanted: &str) -> String {
+    let found = states(answer).into_iter().find(|(step, _)| step == wanted);
+    found.unwrap_or_else(|| panic!("no step {wanted}: {answer}")).1
+}
+
+/// Units and hooks of one home are not touched by commands for another one.
+#[test]
+fn another_home_leaves_units_and_hooks_alone() {
+    let machine = Machine::new();
+    assert!(machine.run(&["setup", "--yes"]).status.success());
+    let before = machine.files();
+    let other = machine.home.user_home().join("other-hob");
+    let run = |arguments: &[&str]| {
+        let mut command = machine.command(arguments);
+        command.env("HOB_HOME", &other).output().unwrap()
+    };
+    let usual = machine.home.hob_home().display().to_string();
+    let installed = run(&["service", "install"]);
+    assert_eq!(installed.status.code(), Some(1), "{installed:?}");
+    let text = String::from_utf8_lossy(&installed.stderr).into_owned();
+    assert!(text.contains(&usual) && text.contains("left unchanged"), "{text}");
+    assert_eq!(json_of(&run(&["service", "uninstall", "--json"]))["changed"], false);
+    let planned = json_of(&run(&["setup", "--dry-run", "--json"]));
+    assert_eq!(state_of(&planned, "service"), "skipped", "{planned}");
+    assert!(planned.to_string().contains(&usual), "{planned}");
+    let undone = run(&["setup", "--undo", "--yes", "--json"]);
+    assert!(undone.status.success(), "{undone:?}");
+    let undone = json_of(&undone);
+    assert_eq!(state_of(&undone, "hooksclaude"), "skipped", "{undone}");
+    fs::remove_dir_all(&other).ok();
+    assert_eq!(machine.files(), before);
+
+    // A setup for the other home that finds hooks does not take them away with its undo.
+    assert!(run(&["setup", "--yes"]).status.success());
+    assert!(run(&["setup", "--undo", "--yes"]).status.success());
+    fs::remove_dir_all(&other).unwrap();
+    assert_eq!(machine.files(), before);
+}
+
+/// Folders that variables named at the setup are found at the undo without them.
+#[test]
+fn undo_follows_the_record_and_shows_it_first() {
+    let machine = Machine::new();
+    let user = machine.home.user_home();
+    let (claude, codex) = (user.join("claude-config"), user.join("codex-home"));
+    fs::create_dir_all(&claude).unwrap();
+    fs::create_dir_all(&codex).unwrap();
+    let before = machine.files();
+    let mut setup = machine.command(&["setup", "--yes", "--json"]);
+    setup.env("CLAUDE_CONFIG_DIR", &claude).env("CODEX_HOME", &codex);
+    let done = setup.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert!(claude.join(".claude.json").exists() && codex.join("config.toml").exists());
+    let after = machine.files();
+
+    let planned = json_of(&machine.run(&["setup", "--undo", "--dry-run", "--json"]));
+    let all = ["hooksclaude", "hookscodex", "mcpclaude", "mcpcodex", "service"];
+    assert_eq!(states(&planned), expect(&all.map(|step| (step, "planned"))), "{planned}");
+    assert_eq!(machine.files(), after, "a dry run changes nothing");
+    let undone = machine.run(&["setup", "--undo", "--yes", "--json"]);
+    assert!(undone.status.success(), "{undone:?}");
+    assert_eq!(machine.files(), before);
+    let again = machine.run(&["setup", "--undo"]);
+    let text = String::from_utf8_lossy(&again.stdout).into_owned();
+    assert!(again.status.success() && text.contains("nothing to undo"), "{again:?}");
+}
+
+/// Entries that the user has changed stay, in JSON and in TOML alike, and the undo says so.
+#[test]
+fn changed_entries_stay_in_either_format() {
+    let machine = Machine::new();
+    let user = machine.home.user_home();
+    assert!(machine.run(&["setup", "--yes"]).status.success());
+    let state = machine
+        .text(".claude.json")
+        .replace("\"args\":[\"mcp\"]", "\"args\":[\"mcp\"],\"timeout\":5");
+    fs::write(user.join(".claude.json"), &state).unwrap();
+    let config = machine.text(".codex/config.toml") + "\ntool_timeout_sec = 5\n";
+    fs::write(user.join(".codex/config.toml"), &config).unwrap();
+    let planned = json_of(&machine.run(&["setup", "--dry-run", "--json"]));
+    let undone = machine.run(&["setup", "--undo", "--yes", "--json"]);
+    assert!(undone.status.success(), "{undone:?}");
+    let undone = json_of(&undone);
+    for step in ["mcpclaude", "mcpcodex"] {
+        assert_eq!(state_of(&planned, step), "skipped", "{planned}");
+        assert_eq!(state_of(&undone, step), "skipped", "{undone}");
+    }
+    assert_eq!(machine.text(".claude.json"), state);
+    assert_eq!(machine.text(".codex/config.toml"), config);
+}
+
+#[test]
+fn damaged_record_is_an_error_in_words() {
+    let machine = Machine::new();
+    assert!(machine.run(&["setup", "--yes"]).status.success());
+    let before = machine.files();
+    fs::write(machine.home.hob_home().join("setup.json"), "{\"folders\": [").unwrap();
+    for arguments in
+        [&["setup", "--undo", "--yes"][..], &["setup", "--yes"], &["service", "uninstall"]]
+    {
+        let refused = machine.run(arguments);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(text.contains("setup.json is damaged"), "{text}");
+    }
+    assert_eq!(machine.files(), before);
+}
+
+/// The service does not have the passphrase of this shell, and the user is told before it is installed and after.
+#[test]
+fn wrapped_key_is_warned_about() {
+    let machine = Machine::new();
+    let run = |arguments: &[&str]| {
+        let mut command = machine.command(arguments);
+        json_of(&command.env("HOB_PASSPHRASE", "open sesame").output().unwrap())
+    };
+    for answer in [run(&["setup", "--dry-run", "--json"]), run(&["setup", "--yes", "--json"])] {
+        let steps = answer["steps"].as_array().unwrap();
+        let service = steps.iter().find(|step| step["step"] == "service").unwrap();
+        let detail = service["detail"].as_str().unwrap();
+        assert!(detail.contains("systemctl --user edit hob.service"), "{answer}");
+        assert!(!answer.to_string().contains("open sesame"), "{answer}");
+    }
+    // The key file says so, too, when the variable is not set.
+    assert!(machine.run(&["service", "uninstall"]).status.success());
+    let installed = machine.run(&["service", "install"]);
+    let text = String::from_utf8_lossy(&installed.stderr).into_owned();
+    assert!(text.contains("does not have it"), "{installed:?}");
+}
+
 /// A `hob` at another place takes over what the earlier one has set up.
 #[test]
 fn moved_program_updates_its_entries() {
@@ -174,6 +304,11 @@ fn moved_program_updates_its_entries() {
     command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let done = json_of(&command.output().unwrap());
     assert!(states(&done).contains(&("mcpcodex".to_owned(), "done".to_owned())), "{done}");
+    let calls = fs::read_to_string(&machine.calls).unwrap();
+    assert!(
+        calls.trim_end().lines().any(|call| call.ends_with("try-restart hob.service")),
+        "{calls}"
+    );
     for file in [".claude.json", ".codex/config.toml", ".claude/settings.json"] {
         let text = machine.text(file);
         assert!(text.contains(moved.to_str().unwrap()), "{text}");
@@ -233,4 +368,37 @@ fn units_of_others_stay() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(machine.run(&["service", "uninstall"]).status.success());
     assert_eq!(machine.text(".config/systemd/user/hob.service"), "[Service]\nExecStart=/mine\n");
+}
+
+/// A plugin brings hooks and MCP server, so that `hob setup` adds neither. The MCP entry of another home it does add.
+#[test]
+fn setup_leaves_hooks_and_server_to_an_enabled_plugin() {
+    let machine = Machine::new();
+    let user = machine.home.user_home();
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(user.join(path).parent().unwrap()).unwrap();
+        fs::write(user.join(path), text).unwrap();
+    };
+    write(".claude/settings.json", r#"{"enabledPlugins":{"hob@hob":true}}"#);
+    write(".claude/plugins/installed_plugins.json", r#"{"plugins":{"hob@hob":[{}]}}"#);
+    write(".codex/config.toml", "[plugins.\"hob@hob\"]\nenabled = true\n");
+    let plan = |home: &Path| {
+        let mut command = machine.command(&["setup", "--dry-run", "--json"]);
+        json_of(&command.env("HOB_HOME", home).output().unwrap())
+    };
+    let (own, other) = (user.join(".hob"), user.join("other"));
+    let steps = ["hooksclaude", "mcpclaude", "hookscodex", "mcpcodex"];
+    let found = |home: &Path| steps.map(|step| state_of(&plan(home), step));
+    assert_eq!(found(&own), ["planned"; 4], "without `hob` on the PATH the plugins do nothing");
+
+    std::os::unix::fs::symlink(program("hob"), user.join("bin/hob")).unwrap();
+    assert_eq!(found(&own), ["unchanged"; 4]);
+    assert_eq!(found(&other), ["unchanged", "planned", "unchanged", "planned"]);
+    let before = machine.files();
+    let installed = machine.run(&["hooks", "install", "--client", "all", "--json"]);
+    for client in json_of(&installed)["clients"].as_array().unwrap() {
+        assert_eq!((&client["state"], &client["plugin"]), (&"plugin".into(), &"hob@hob".into()));
+    }
+    assert_eq!(machine.files(), before);
+    assert!(machine.run(&["hooks", "status", "--client", "all"]).status.success());
 }

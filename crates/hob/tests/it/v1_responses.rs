@@ -192,7 +192,7 @@ fn what_a_response_cannot_honour_is_refused_by_name() {
         (json!({}), "input"),
         (json!({"input": []}), "input"),
         (json!({"input": 1}), "input"),
-        (json!({"input": "x", "conversation": "conv_1"}), "conversation"),
+        (json!({"input": "x", "conversation": 1}), "conversation"),
         (json!({"input": "x", "prompt": {"id": "p"}}), "prompt"),
         (json!({"input": "x", "background": true, "stream": true}), "background"),
         (json!({"input": "x", "background": true, "store": false}), "background"),

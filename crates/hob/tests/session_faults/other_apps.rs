@@ -146,6 +146,9 @@ impl Trespass {
             .replace("{id}", &id)
             .replace("{n}", number)
             .replace("{request_id}", choose(random, &requests))
+            .replace("{call_id}", "toolu_1")
+            .replace("{item_id}", "msg_1")
+            .replace("{turn}", &format!("turn_{id}_1"))
             .replace("{app}", "first");
         assert!(!path.contains('{'), "{path} takes something new: teach this test about it");
         let path = match random.below(4) {

@@ -17,10 +17,19 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::effects::{self, Interrupt, Lines};
+use crate::agent::flag;
 use crate::script::{self, Step};
 
-pub fn run() -> ExitCode {
-    let agent = Arc::new(Agent::default());
+/// Runs the agent. With `--replay early`, `late` or `split` it cannot resume a session but only load
+/// it, and sends the replay before the response, after it, or on both sides of it.
+pub fn run(arguments: &[String]) -> ExitCode {
+    let replay = match flag(arguments, "--replay") {
+        Some("early") => Some(Replay::Early),
+        Some("late") => Some(Replay::Late),
+        Some("split") => Some(Replay::Split),
+        _ => None,
+    };
+    let agent = Arc::new(Agent { replay, ..Agent::default() });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
@@ -31,8 +40,21 @@ pub fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// When the replay of a loaded session is sent. The protocol demands `Early`.
+#[derive(Clone, Copy, PartialEq)]
+enum Replay {
+    Early,
+    Late,
+    Split,
+}
+
+/// The time between two updates of a late replay.
+const LATE_UPDATE_INTERVAL: Duration = Duration::from_millis(40);
+
 #[derive(Default)]
 struct Agent {
+    /// When a session is replayed, for an agent that cannot resume without a replay.
+    replay: Option<Replay>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     /// Requests to the client that wait for an answer.
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
@@ -67,17 +89,23 @@ impl Agent {
         };
         let session = params["sessionId"].as_str().unwrap_or_default();
         match method {
-            "initialize" => reply(Ok(json!({
-                "protocolVersion": 1,
-                "agentCapabilities": {
-                    "loadSession": true,
-                    "promptCapabilities": {"image": false, "embeddedContext": false},
-                    "mcpCapabilities": {"http": true, "sse": false},
-                    "sessionCapabilities": {"resume": {}, "close": {}, "list": {}},
-                },
-                "agentInfo": {"name": "hob-scripted-agent", "title": "Scripted", "version": "1"},
-                "authMethods": [],
-            }))),
+            "initialize" => {
+                let sessions = match self.replay {
+                    Some(_) => json!({"close": {}, "list": {}}),
+                    None => json!({"resume": {}, "close": {}, "list": {}}),
+                };
+                reply(Ok(json!({
+                    "protocolVersion": 1,
+                    "agentCapabilities": {
+                        "loadSession": true,
+                        "promptCapabilities": {"image": false, "embeddedContext": false},
+                        "mcpCapabilities": {"http": true, "sse": false},
+                        "sessionCapabilities": sessions,
+                    },
+                    "agentInfo": {"name": "hob-scripted-agent", "title": "Scripted", "version": "1"},
+                    "authMethods": [],
+                })));
+            }
             "session/new" => {
                 let session = self.open(&Uuid::new_v4().to_string(), 0);
                 let record = json!({"cwd": params["cwd"], "mcpServers": params["mcpServers"]});
@@ -88,13 +116,24 @@ impl Agent {
                 None => reply(Err((-32002, "Resource not found"))),
                 Some(turns) => {
                     self.open(session, turns.len());
-                    if method == "session/load" {
-                        for turn in &turns {
-                            self.chunk(session, "user_message_chunk", &turn["prompt"]);
-                            self.chunk(session, "agent_message_chunk", &turn["reply"]);
-                        }
-                    }
+                    let early = match (method, self.replay) {
+                        ("session/resume", _) | (_, Some(Replay::Late)) => 0,
+                        (_, Some(Replay::Split)) => turns.len() / 2,
+                        _ => turns.len(),
+                    };
+                    let (before, after) = turns.split_at(early);
+                    before.iter().for_each(|turn| self.replay_turn(session, turn));
                     reply(Ok(json!({})));
+                    if method == "session/load" {
+                        let (agent, session) = (self.clone(), session.to_owned());
+                        let after = after.to_vec();
+                        std::thread::spawn(move || {
+                            for turn in &after {
+                                std::thread::sleep(LATE_UPDATE_INTERVAL);
+                                agent.replay_turn(&session, turn);
+                            }
+                        });
+                    }
                 }
             },
             "session/prompt" => match self.session(session) {
@@ -118,6 +157,12 @@ impl Agent {
             }
             _ => reply(Err((-32601, "Method not found"))),
         }
+    }
+
+    /// Says an earlier turn again.
+    fn replay_turn(&self, session: &str, turn: &Value) {
+        self.chunk(session, "user_message_chunk", &turn["prompt"]);
+        self.chunk(session, "agent_message_chunk", &turn["reply"]);
     }
 
     fn receive_answer(&self, message: &Value) {
@@ -161,6 +206,10 @@ impl Agent {
                     }
                 }
                 Step::Deaf => self.deaf.store(true, Ordering::Relaxed),
+                Step::Thoughts { count, bytes } => {
+                    let text = json!(script::long_text(*bytes));
+                    (0..*count).for_each(|_| self.chunk(&session.id, "agent_thought_chunk", &text));
+                }
                 Step::Think(text) => self.chunk(&session.id, "agent_thought_chunk", &json!(text)),
                 Step::Garbage(line) => self.output.send_raw(line),
                 Step::Error { message, .. } => failure = Some(message.clone()),

@@ -6,6 +6,7 @@ pub mod acp;
 mod effects;
 mod mcp;
 pub mod print;
+pub mod random_program;
 pub mod stream;
 pub mod terminal;
 
@@ -15,8 +16,12 @@ use std::process::ExitCode;
 pub fn run(arguments: &[String]) -> ExitCode {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     mcp::start(arguments);
-    if arguments.first().is_some_and(|first| first == "acp") {
-        acp::run()
+    if let [first, seed, targets] = arguments
+        && first == "random"
+    {
+        random_program::run(seed.parse().expect("a seed"), targets.as_ref())
+    } else if arguments.first().is_some_and(|first| first == "acp") {
+        acp::run(arguments)
     } else if flag(arguments, "--input-format") == Some("stream-json") {
         stream::run(arguments)
     } else if has("-p") {

@@ -269,6 +269,10 @@ fn migrations_are_frozen() {
             "7fd8c165d666bee779420268e29713520029eac93be5a18515c38417f14d19db",
         ),
         (
+            "crates/store/src/postgres/migrations/0004_documents.sql",
+            "de85e2c4d75ddb54f74d2aec57ff7e04ebfac2dadf288e7d9cbc3c716150dd0d",
+        ),
+        (
             "crates/store/src/postgres/migrations/import_6.sql",
             "5bc093ad75da580b2146a2d25236c17a417c9317d2b875e37c533ab0bd17dc69",
         ),
@@ -279,6 +283,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/ledger/0002_responses.sql",
             "58cd97402d66bb33f0b3cffe2252b8953df22246afed3d66dacb12f4a660878a",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/ledger/0003_documents.sql",
+            "82637b7f10bff5018111baa9466ae7b4163cc5d31c1ade208dd9809a661e5b38",
         ),
         (
             "crates/store/src/sqlite/migrations/ledger/import_7.sql",
@@ -398,6 +406,32 @@ fn licences_are_on_the_list() {
         });
         assert!(fits, "{}: {licence:?}", package["name"]);
     }
+}
+
+/// The clients compare versions to find out whether a plugin is new.
+#[test]
+fn plugins_have_the_version_of_hob() {
+    let metadata = metadata();
+    let hob = packages(&metadata).iter().find(|package| package["name"] == "hob").unwrap();
+    for (file, version) in [
+        (".claude-plugin/marketplace.json", "/plugins/0/version"),
+        ("plugins/claude-code/.claude-plugin/plugin.json", "/version"),
+        ("plugins/codex/.codex-plugin/plugin.json", "/version"),
+        ("plugins/gemini/gemini-extension.json", "/version"),
+    ] {
+        let manifest = fs::read_to_string(root().join(file)).unwrap();
+        let manifest: Value = serde_json::from_str(&manifest).unwrap();
+        assert_eq!(manifest.pointer(version), Some(&hob["version"]), "{file}");
+    }
+}
+
+#[test]
+fn plugins_share_the_text_of_the_skill() {
+    let skill = |plugin: &str| {
+        let path = format!("plugins/{plugin}/skills/recall-past-work/SKILL.md");
+        fs::read_to_string(root().join(path)).unwrap()
+    };
+    assert_eq!(skill("claude-code"), skill("codex"));
 }
 
 /// A test binary that `scripts/test` does not run is never run.

@@ -1,0 +1,228 @@
+//! Editors at `/acp`, over WebSocket and streamable HTTP.
+
+use hob_testkit::WebSocket;
+use hob_testkit::wait_until;
+use hob_testkit::web_socket::SocketMessage;
+use serde_json::{Value, json};
+
+use crate::api::*;
+
+/// An editor with a WebSocket.
+struct Editor {
+    socket: WebSocket,
+    next_id: u64,
+}
+
+impl Editor {
+    fn connect(api: &Api, query: &str) -> Editor {
+        let token = format!("Bearer {}", api.token);
+        let headers = [("authorization", token.as_str())];
+        let socket = WebSocket::open(api.address(), &format!("/acp{query}"), &headers).unwrap();
+        Editor { socket, next_id: 0 }
+    }
+
+    fn next(&mut self) -> Value {
+        match self.socket.next() {
+            SocketMessage::Json(message) => message,
+            other => panic!("a message: {other:?}"),
+        }
+    }
+
+    fn start(&mut self, method: &str, params: Value) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.socket.send_json(&message);
+        id
+    }
+
+    /// Reads messages up to the answer to a request, allows what is asked, and returns the others and the answer.
+    fn finish(&mut self, id: u64) -> (Vec<Value>, Value) {
+        let mut others = Vec::new();
+        loop {
+            let message = self.next();
+            if message["method"] == "session/request_permission" {
+                let option = &message["params"]["options"][1]["optionId"];
+                let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+                self.socket
+                    .send_json(&json!({"jsonrpc": "2.0", "id": message["id"], "result": outcome}));
+            } else if message["id"] == id && message["method"].is_null() {
+                return (others, message);
+            }
+            others.push(message);
+        }
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.start(method, params);
+        let (_, answer) = self.finish(id);
+        assert!(answer["error"].is_null(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    fn prompt(&mut self, session: &Value, text: &str) -> (Vec<Value>, Value) {
+        let prompt = json!([{"type": "text", "text": text}]);
+        let id = self.start("session/prompt", json!({"sessionId": session, "prompt": prompt}));
+        self.finish(id)
+    }
+}
+
+/// Returns the text of the agent's chunks.
+fn said(messages: &[Value]) -> String {
+    let updates = messages.iter().map(|message| &message["params"]["update"]);
+    let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.filter_map(|chunk| chunk["content"]["text"].as_str()).collect()
+}
+
+#[test]
+fn editor_works_over_a_web_socket() {
+    let api = api("");
+    let mut editor = Editor::connect(&api, "?agent=acp");
+    let ready = editor.call("initialize", json!({"protocolVersion": 1}));
+    assert_eq!(
+        (&ready["protocolVersion"], &ready["agentInfo"]["name"]),
+        (&json!(1), &json!("hob"))
+    );
+    // The editor's folder is not one of this machine, so the session has its own.
+    let made = editor.call("session/new", json!({"cwd": "/home/elsewhere", "mcpServers": []}));
+    let session = &made["sessionId"];
+    assert!(made["_meta"]["cwd"].as_str().unwrap().contains("workspaces"), "{made}");
+    let (messages, answer) = editor.prompt(session, "[[say one]] [[permission touch x]]");
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(said(&messages).starts_with("onepermission touch x: yes"), "{}", said(&messages));
+    assert!(messages.iter().all(|message| message["params"]["sessionId"] == *session));
+    // The session is one of the app's sessions.
+    assert_eq!(api.ask(session.as_str().unwrap(), "two"), "echo: two");
+    let listed = editor.call("session/list", json!({}));
+    assert_eq!(&listed["sessions"][0]["sessionId"], session, "{listed}");
+    for (method, params, code) in [
+        ("session/dance", json!({}), -32601),
+        ("session/load", json!({"sessionId": "x"}), -32002),
+        ("session/prompt", json!({"sessionId": session, "prompt": []}), -32602),
+    ] {
+        let id = editor.start(method, params);
+        assert_eq!(editor.finish(id).1["error"]["code"], code, "{method}");
+    }
+    // Another app does not see the session.
+    let other = api.home.app("other");
+    let headers = format!("Bearer {other}");
+    let socket = WebSocket::open(api.address(), "/acp", &[("authorization", &headers)]).unwrap();
+    let mut stranger = Editor { socket, next_id: 0 };
+    let id = stranger.start("session/load", json!({"sessionId": session}));
+    assert_eq!(stranger.finish(id).1["error"]["code"], -32002);
+    let refused = WebSocket::open(api.address(), "/acp", &[]);
+    assert_eq!(refused.err(), Some(401));
+}
+
+#[test]
+fn editor_that_comes_back_loses_nothing() {
+    let api = api("");
+    let mut editor = Editor::connect(&api, "?agent=acp");
+    let session = editor.call("session/new", json!({"cwd": "/"}))["sessionId"].clone();
+    editor.prompt(&session, "[[say one]]");
+    let prompt = json!([{"type": "text", "text": "[[say two]] [[until gate]] [[say three]]"}]);
+    editor.start("session/prompt", json!({"sessionId": session, "prompt": prompt}));
+    assert_eq!(said(&[editor.next()]), "two");
+    drop(editor);
+    let mut again = Editor::connect(&api, "?agent=acp");
+    let id = again.start("session/load", json!({"sessionId": session}));
+    let (past, _) = again.finish(id);
+    assert_eq!(said(&past), "onetwo");
+    let prompts = past
+        .iter()
+        .filter(|message| message["params"]["update"]["sessionUpdate"] == "user_message_chunk");
+    assert_eq!(prompts.count(), 2);
+    // The turn went on, and the rest of it arrives here.
+    std::fs::write(api.workspace(session.as_str().unwrap()).join("gate"), "").unwrap();
+    assert_eq!(said(&[again.next()]), "three");
+    // A session outlives the server.
+    let id = session.as_str().unwrap().to_owned();
+    wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
+    let api = api.restart_after(|server| server.kill());
+    let mut third = Editor::connect(&api, "");
+    let id = third.start("session/load", json!({"sessionId": session}));
+    assert_eq!(said(&third.finish(id).0), "onetwothree");
+    let (messages, _) = third.prompt(&session, "[[say {history}]]");
+    assert!(said(&messages).contains("three"), "{}", said(&messages));
+}
+
+#[test]
+fn editor_works_over_streamable_http() {
+    let api = api("");
+    let send = |headers: &[(&str, &str)], message: Value| {
+        api.call("POST", "/acp?agent=acp", headers, &message)
+    };
+    let request = |id: u64, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let opened = send(&[], request(1, "initialize", json!({"protocolVersion": 1})));
+    assert_eq!((opened.status, &opened.json()["result"]["protocolVersion"]), (200, &json!(1)));
+    let connection = opened.headers["acp-connection-id"].to_str().unwrap().to_owned();
+    let own = [("acp-connection-id", connection.as_str())];
+    // What is sent before the stream is open waits for it.
+    let made = send(&own, request(2, "session/new", json!({"cwd": "/"})));
+    assert_eq!((made.status, made.text.as_str()), (202, ""));
+    let headers = [own[0], STREAM];
+    let mut stream = api.stream("GET", "/acp", &headers, &Value::Null);
+    assert_eq!(stream.status(), 200);
+    let answer = stream.until(|event| event.json()["id"] == 2).pop().unwrap().json();
+    let session = answer["result"]["sessionId"].as_str().unwrap().to_owned();
+    // A second stream shows this session alone.
+    let headers = [own[0], STREAM, ("acp-session-id", session.as_str())];
+    let mut of_session = api.stream("GET", "/acp", &headers, &Value::Null);
+    assert_eq!(of_session.status(), 200);
+    let prompt = json!([{"type": "text", "text": "[[permission touch x]]"}]);
+    send(&own, request(3, "session/prompt", json!({"sessionId": session, "prompt": prompt})));
+    let asked = of_session.until(|event| event.json()["method"] == "session/request_permission");
+    let asked = asked.last().unwrap().json();
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": "no"}});
+    send(&own, json!({"jsonrpc": "2.0", "id": asked["id"], "result": outcome}));
+    let events = of_session.until(|event| event.json()["id"] == 3);
+    let messages: Vec<Value> = events.iter().map(StreamEvent::json).collect();
+    assert!(said(&messages).starts_with("permission touch x: no"), "{messages:?}");
+    assert_eq!(messages.last().unwrap()["result"]["stopReason"], "end_turn");
+    // Another app does not see the connection, and nobody does after its end.
+    let other = api.home.app("other");
+    let ping = request(4, "session/list", json!({}));
+    assert_eq!(api.call_as(&other, "POST", "/acp", &own, &ping).status, 404);
+    assert_error(&send(&[], ping.clone()), 400, "bad_request", "Acp-Connection-Id");
+    assert_eq!(api.call("DELETE", "/acp", &own, &Value::Null).status, 202);
+    assert_eq!(send(&own, ping).status, 404);
+    assert_eq!(api.call("GET", "/acp", &[STREAM], &Value::Null).status, 400);
+}
+
+#[test]
+fn pages_of_unknown_hosts_are_refused_at_mcp_and_acp() {
+    let api = api("");
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
+        "params": {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {}}}});
+    let usual = [
+        ("accept", "application/json, text/event-stream"),
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/list"),
+    ];
+    let status = |path: &str, origin: Option<&str>| {
+        let origin = origin.map(|origin| ("origin", origin));
+        let headers: Vec<(&str, &str)> = usual.into_iter().chain(origin).collect();
+        api.call("POST", path, &headers, &list).status
+    };
+    for (origin, expect) in [
+        (None, 200),
+        (Some("http://localhost:6274"), 200),
+        (Some("http://evil.example"), 403),
+        (Some("null"), 403),
+    ] {
+        assert_eq!(status("/mcp", origin), expect, "{origin:?}");
+        // The message needs a connection at /acp.
+        let expect = if expect == 200 { 400 } else { expect };
+        assert_eq!(status("/acp", origin), expect, "{origin:?}");
+    }
+    // A client that knows only OAuth finds a description of the resource.
+    let refused = api.call_as("wrong", "POST", "/mcp", &usual, &list);
+    let challenge = refused.headers["www-authenticate"].to_str().unwrap();
+    let url = challenge.split('"').nth(1).unwrap();
+    let path = url.split_once(api.address()).unwrap().1;
+    let described = api.get(path).json();
+    assert!(described["resource"].as_str().unwrap().ends_with("/mcp"), "{described}");
+}

@@ -1,0 +1,219 @@
+//! The small commands: stop, logs, open, agents, config, remember, timeline, stats, allow, deny, man.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use hob_testkit::{TestHome, wait_until};
+use serde_json::{Value, json};
+
+use crate::api::api;
+use crate::memory_setup::json_of;
+
+#[test]
+fn stop_ends_the_server_and_says_if_there_is_none() {
+    let home = TestHome::new();
+    for command in ["stop", "open"] {
+        assert_eq!(home.run(&[command]).status.code(), Some(3), "{command}");
+    }
+    let server = home.serve();
+    let opened = json_of(&home.run(&["open", "--json"]));
+    assert_eq!(opened["url"], server.url());
+    let token = fs::read_to_string(opened["token_file"].as_str().unwrap()).unwrap();
+    assert!(token.starts_with("hob_"));
+    let printed = String::from_utf8(home.run(&["open"]).stdout).unwrap();
+    assert_eq!(printed.trim(), server.url());
+    let stopped = home.run(&["stop", "--json"]);
+    assert_eq!(json_of(&stopped), json!({"stopped": true, "pid": server.pid()}));
+    assert_eq!(home.run(&["status"]).status.code(), Some(3), "it has ended");
+}
+
+#[test]
+fn logs_are_shown_and_followed() {
+    let home = TestHome::new();
+    assert_eq!(home.run(&["logs"]).status.code(), Some(1), "there is none yet");
+    let server = home.serve();
+    let mut follow = home.command(&["logs", "--follow", "-n", "0", "--json"]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let reader = std::thread::spawn(move || {
+        let is_wanted = |line: &Value| line["fields"]["message"] == "session created";
+        let values = lines.by_ref().map_while(Result::ok);
+        values.map(|line| serde_json::from_str(&line).unwrap()).find(is_wanted)
+    });
+    let run = |home: &TestHome| home.run(&["run", "--agent", "demo", "hello"]).status.success();
+    // The follower may start after the first run.
+    wait_until("the log is followed", || (run(&home) && reader.is_finished()).then_some(()));
+    assert!(reader.join().unwrap().is_some());
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    let shown = home.run(&["logs", "-n", "2"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    assert!(shown.contains("INFO  turn ended app=@owner"), "{shown}");
+    drop(server);
+}
+
+#[test]
+fn agents_are_listed_with_their_state() {
+    let home = TestHome::new();
+    home.configure("[agents.mine]\ndriver = \"acp\"\ncommand = [\"/no/such/agent\"]\n");
+    let list = json_of(&home.run(&["agents", "--json"]));
+    let agent = |name: &str| {
+        let agents = list["agents"].as_array().unwrap();
+        agents.iter().find(|agent| agent["agent"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        (&agent("demo")["installed"], &agent("demo")["default"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(
+        (&agent("mine")["installed"], &agent("mine")["driver"]),
+        (&json!(false), &json!("acp"))
+    );
+    assert_eq!(agent("claude")["default"], true);
+    let table = String::from_utf8(home.run(&["agents"]).stdout).unwrap();
+    assert!(table.contains("claude (default)") && table.contains("not found"), "{table}");
+}
+
+#[test]
+fn settings_are_read_and_written_one_by_one() {
+    let home = TestHome::new();
+    home.configure("# mine\n[sessions] # few\nttl_secs = 60\n");
+    let set = |key: &str, value: &str| home.run(&["config", "set", key, value]);
+    let get = |key: &str| String::from_utf8(home.run(&["config", "get", key]).stdout).unwrap();
+    assert!(set("sessions.max_live", "3").status.success());
+    assert!(set("log", "debug").status.success());
+    assert!(set("hosts", "[\"a.example\", \"b.example\"]").status.success());
+    assert_eq!((get("sessions.max_live").trim(), get("log").trim()), ("3", "\"debug\""));
+    let text = fs::read_to_string(home.hob_home().join("config.toml")).unwrap();
+    assert!(text.contains("# mine\n[sessions] # few\nmax_live = 3\nttl_secs = 60\n"), "{text}");
+    for (key, value) in
+        [("sessions.max_live", "many"), ("sessions.max_live", "-1"), ("no.such", "1")]
+    {
+        let refused = set(key, value);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(key), "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(home.hob_home().join("config.toml")).unwrap(), text);
+    let one = json_of(&home.run(&["config", "get", "--json", "sessions.ttl_secs"]));
+    let expect = json!([{"key": "sessions.ttl_secs", "value": "60", "source": "config.toml"}]);
+    assert_eq!(one["settings"], expect);
+    assert_eq!(home.run(&["config", "get", "no.such"]).status.code(), Some(1));
+}
+
+#[test]
+fn notes_are_remembered_listed_and_counted() {
+    let home = TestHome::new();
+    let remember = |text: &str| home.run(&["remember", "--json", "--project", "/harbour", text]);
+    let note = json_of(&remember("the crane is painted blue"));
+    assert_eq!(note["duplicate"], false, "{note}");
+    let server = home.serve();
+    let second = home.run(&["remember", "--project", "/harbour", "the", "keel", "is", "red"]);
+    let told = String::from_utf8(second.stdout).unwrap();
+    assert!(told.starts_with("remembered as ") && told.contains("hob forget"), "{told}");
+    assert_eq!(home.run(&["remember"]).status.code(), Some(1), "nothing is an error");
+    let found = json_of(&home.run(&["recall", "--json", "--project", "/harbour", "blue crane"]));
+    assert_eq!(found["hits"][0]["record_id"], note["record_id"], "{found}");
+    let turns = json_of(&home.run(&["timeline", "--json", "--project", "/harbour"]));
+    let texts: Vec<&Value> =
+        turns["turns"].as_array().unwrap().iter().map(|t| &t["text"]).collect();
+    assert_eq!(texts, ["the crane is painted blue", "the keel is red"]);
+    let shown = String::from_utf8(home.run(&["timeline", "--project", "/harbour"]).stdout).unwrap();
+    assert!(shown.contains("  the keel is red\n"), "{shown}");
+    let id = note["record_id"].as_str().unwrap();
+    let fixed =
+        json_of(&home.run(&["correct", "--json", &id[..10], "the", "crane", "is", "green"]));
+    assert_eq!(fixed["superseded"], note["record_id"], "{fixed}");
+    let found = json_of(&home.run(&["recall", "--json", "--project", "/harbour", "crane"]));
+    assert_eq!(found["hits"][0]["text"], "the crane is green", "{found}");
+    assert_eq!(json_of(&home.run(&["stats", "--json"]))["turns"], 3);
+    let shown = String::from_utf8(home.run(&["stats"]).stdout).unwrap();
+    assert!(shown.contains("turns        3\n"), "{shown}");
+    drop(server);
+}
+
+#[test]
+fn waiting_question_is_answered_from_the_shell() {
+    let api = api("");
+    let answer = |command: &str, arguments: &[&str]| {
+        let output = api.home.run(&[&[command, "--json"], arguments].concat());
+        (output.status.code(), output.stdout.clone())
+    };
+    assert_eq!(answer("allow", &[]).0, Some(1), "nobody asks");
+    let ids: Vec<String> =
+        (0..2).map(|_| api.create(&json!({"agent": "acp", "permissions": "ask"}))).collect();
+    let mut streams: Vec<_> =
+        ids.iter().map(|id| api.stream_turn(id, "[[permission touch x]] [[say  then]]")).collect();
+    for stream in &mut streams {
+        stream.until(|event| event.kind == "permission");
+    }
+    let (code, list) = answer("allow", &[]);
+    let list: Value = serde_json::from_slice(&list).unwrap();
+    assert_eq!((code, list["waiting"].as_array().unwrap().len()), (Some(1), 2), "{list}");
+    let (code, answered) = answer("allow", &[&ids[0][..8]]);
+    let answered: Value = serde_json::from_slice(&answered).unwrap();
+    assert_eq!((code, &answered["answered"]["title"]), (Some(0), &json!("touch x")), "{answered}");
+    let denied = api.home.run(&["deny"]);
+    assert!(denied.status.success(), "the only one that is left: {denied:?}");
+    for (stream, chosen) in streams.iter_mut().zip(["yes", "no"]) {
+        let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
+        assert_eq!(last["text"], format!("permission touch x: {chosen} then"));
+    }
+}
+
+#[test]
+fn session_log_reads_like_a_conversation() {
+    let api = api("");
+    let id = api.create(&json!({"agent": "acp"}));
+    for words in ["[[say one ]] [[say two]]", "[[say three]]"] {
+        assert_eq!(api.turn(&id, words).status, 200);
+    }
+    let shown = api.home.run(&["sessions", "tail", "--no-follow", &id[..8]]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?}: {shown}"));
+    let order = [
+        at("> [[say one ]] [[say two]]\n"),
+        at("one two\n"),
+        at("turn 1 finished: end_turn"),
+        at("> [[say three]]\n"),
+        at("three\n── turn 2"),
+    ];
+    assert!(order.is_sorted(), "{shown}");
+    // A follower sees the prompt of the next turn, too, also if it skips the past.
+    let last = api.log(&id).last().unwrap()["seq"].to_string();
+    let mut follow = api.home.command(&["sessions", "tail", "--after", &last, &id]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = follow.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let mut seen = Vec::new();
+        for line in lines {
+            seen.push(line);
+            if seen.iter().any(|line| line.contains("turn 3 finished")) {
+                return seen;
+            }
+        }
+        seen
+    });
+    assert_eq!(api.turn(&id, "[[say four]]").status, 200);
+    let seen = reader.join().unwrap().join("\n");
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    assert!(seen.starts_with("> [[say four]]\nfour"), "{seen}");
+}
+
+#[test]
+fn manual_pages_exist_for_every_command() {
+    let home = TestHome::new();
+    let folder = home.user_home().join("man1");
+    let written = json_of(&home.run(&["man", "--json", folder.to_str().unwrap()]));
+    let files = written["files"].as_array().unwrap();
+    for name in ["hob.1", "hob-recall.1", "hob-sessions-tail.1", "hob-config-set.1"] {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        assert!(text.starts_with(".TH HOB") && text.contains("\n.SH SYNOPSIS\n"), "{text}");
+        assert!(files.iter().any(|file| file.as_str().unwrap().ends_with(name)), "{files:?}");
+    }
+    let recall = fs::read_to_string(folder.join("hob-recall.1")).unwrap();
+    assert!(recall.contains("\\-\\-since") && recall.contains("yesterday"), "{recall}");
+}

@@ -1,0 +1,199 @@
+//! What commands print: for a person at a terminal, for a program, and for a reader that leaves early.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use hob_domain::Timestamp;
+use hob_testkit::TestHome;
+use serde_json::json;
+
+use crate::memory_setup::{capture, export, json_of, said, transcript};
+use crate::on_terminal::{dialogue_on_terminal, on_terminal};
+
+const COLOUR: char = '\u{1b}';
+
+/// A home whose memory has two turns of one session.
+fn remembering() -> TestHome {
+    let home = TestHome::new();
+    let records = [
+        said("session-of-the-crane", 0, "user", "which databases do the releases need"),
+        said("session-of-the-crane", 1, "assistant", "the release needs one database"),
+    ];
+    let path: PathBuf = transcript(&home, "s1.jsonl", &records);
+    assert_eq!(capture(&home, &["--cwd", "/"], &path)["inserted"], 2);
+    home
+}
+
+#[test]
+fn terminals_get_colours_relative_times_and_short_ids() {
+    let home = remembering();
+    let recall = ["recall", "--project", "*", "database", "releases"];
+    let shown = on_terminal(home.command(&recall), "");
+    assert!(shown.contains("\u{1b}[1;33mdatabase"), "a match is highlighted: {shown:?}");
+    assert!(shown.contains("session session-of-t"), "{shown:?}");
+    assert!(!shown.contains("session-of-the-crane"), "a short id: {shown:?}");
+    let mut plain = home.command(&recall);
+    plain.env("NO_COLOR", "1");
+    let plain = on_terminal(plain, "");
+    assert!(!plain.contains(COLOUR) && plain.contains("database"), "{plain:?}");
+
+    let piped = home.run(&recall);
+    let piped = String::from_utf8(piped.stdout).unwrap();
+    assert!(!piped.contains(COLOUR) && piped.contains("session-of-the-crane"), "{piped}");
+    let ts = export(&home)[0]["ts"].as_str().unwrap().to_owned();
+    assert!(piped.contains(&ts) && !shown.contains(&ts), "{piped}");
+    assert!(piped.contains("matches database, release"), "whole words: {piped}");
+}
+
+#[test]
+fn interactive_recall_searches_as_one_types_and_prints_the_choice() {
+    let home = remembering();
+    let recall = ["recall", "--interactive", "--project", "*", "zzz"];
+    // Ctrl-U clears the query. The second hit is chosen.
+    let steps = [("0 hits", "\u{15}database releases"), ("2 hits", "\u{1b}[B"), ("▌", "\r")];
+    let shown = dialogue_on_terminal(home.command(&recall), &steps);
+    let (_, printed) = shown.rsplit_once("\u{1b}[?1049l").expect("the user's own screen is back");
+    let turns = ["which databases", "the release needs one database"];
+    assert_eq!(turns.iter().filter(|turn| printed.contains(**turn)).count(), 1, "{printed:?}");
+
+    let left =
+        dialogue_on_terminal(home.command(&["recall", "-i"]), &[("type to search", "\u{3}")]);
+    let (_, printed) = left.rsplit_once("\u{1b}[?1049l").expect("the user's own screen is back");
+    assert!(!printed.contains("database"), "{printed:?}");
+
+    let piped = home.run(&["recall", "-i", "database"]);
+    assert_eq!(piped.status.code(), Some(1), "{piped:?}");
+    assert!(String::from_utf8_lossy(&piped.stderr).contains("needs a terminal"), "{piped:?}");
+}
+
+/// What `hob recall` prints in README.md is what it prints.
+#[test]
+fn recall_of_the_readme_is_real() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, example) = readme.split_once("```console\n$ hob ").expect("an example");
+    let (example, _) = example.split_once("```").expect("the end of the example");
+    let (command, expected) = example.split_once('\n').expect("what it prints");
+    let texts: Vec<&str> = expected.lines().filter_map(|line| line.strip_prefix("  | ")).collect();
+
+    let home = TestHome::new();
+    let project = home.user_home().join("src/shop");
+    std::fs::create_dir_all(&project).unwrap();
+    let two_days_ago = Timestamp::from_second(Timestamp::now().as_second() - 2 * 86_400).unwrap();
+    let turn = |n: usize, role: &str| {
+        let mut record = said("0197a2f4-1111-4d7e-9a55-3f8b1c2d4e5f", n, role, texts[n]);
+        record["timestamp"] = json!(two_days_ago.to_string());
+        record
+    };
+    let path = transcript(&home, "s1.jsonl", &[turn(0, "user"), turn(1, "assistant")]);
+    let cwd = project.display().to_string();
+    assert_eq!(capture(&home, &["--cwd", &cwd], &path)["inserted"], 2);
+
+    let mut recall = home.command(&command.split(' ').collect::<Vec<&str>>());
+    recall.current_dir(&project).env("NO_COLOR", "1");
+    let without_ids = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.trim_end());
+        lines
+            .map(|line| line.split_once("] ").map_or(line, |(_, reason)| reason).to_owned())
+            .collect()
+    };
+    assert_eq!(without_ids(&on_terminal(recall, "")), without_ids(expected));
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let home = TestHome::new();
+    home.app(&"long-name-".repeat(6));
+    home.app("short");
+    let shown = on_terminal(home.command(&["app", "list"]), "");
+    assert!(shown.contains("now") && shown.contains("short"), "{shown:?}");
+    let doctor = on_terminal(home.command(&["doctor"]), "");
+    assert!(doctor.contains("\u{1b}[32mok"), "verdicts have colours: {doctor}");
+    let mut config = home.command(&["config", "get"]);
+    config.env("NO_COLOR", "1");
+    let shown = on_terminal(config, "");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.contains('…'), "{shown}");
+}
+
+#[test]
+fn commands_end_quietly_if_their_reader_leaves() {
+    let home = remembering();
+    for arguments in [
+        &["doctor"][..],
+        &["recall", "--project", "*", "database"],
+        &["recall", "--project", "*", "--json", "database"],
+        &["timeline", "--project", "*"],
+        &["config", "get"],
+        &["completions", "bash"],
+        &["agents"],
+        &["export"],
+        &[],
+    ] {
+        let mut command = home.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !error.contains("panicked") && !error.contains("Broken pipe"),
+            "{arguments:?}: {error}"
+        );
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn hob_alone_shows_the_state_and_the_next_step() {
+    let home = TestHome::new();
+    let output = home.run(&[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text.contains("not running") && text.contains("next: `hob setup`"), "{text}");
+    assert!(!home.hob_home().exists(), "looking makes nothing");
+    let installed = home.run(&["hooks", "install", "--client", "claude"]);
+    assert!(installed.status.success(), "{installed:?}");
+    let text = String::from_utf8(home.run(&[]).stdout).unwrap();
+    assert!(text.contains("next: `hob serve`"), "{text}");
+    let server = home.serve();
+    let text = String::from_utf8(home.run(&[]).stdout).unwrap();
+    assert!(text.contains(server.url()) && text.contains("next: `hob recall"), "{text}");
+}
+
+#[test]
+fn times_may_be_said_in_words() {
+    let home = remembering();
+    let hits = |since: &str, until: &str| {
+        let arguments = ["--since", since, "--until", until, "database"];
+        let output = home.run(&[&["recall", "--json", "--project", "*"], &arguments[..]].concat());
+        json_of(&output)["hits"].as_array().unwrap().len()
+    };
+    // The turns of the transcript are from January 2026.
+    assert_eq!(hits("2026-01-01", "today"), 2);
+    assert_eq!(hits("2d", "today"), 0);
+    assert_eq!(hits("yesterday", "0h"), 0);
+    let wrong = home.run(&["recall", "--since", "soon", "database"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("yesterday, 2d"), "{wrong:?}");
+}
+
+#[test]
+fn ids_of_the_memory_may_be_shortened() {
+    let home = remembering();
+    let all = export(&home);
+    let id = all[0]["record_id"].as_str().unwrap().to_owned();
+    let turns = |arguments: &[&str]| {
+        let output = home.run(&[&["timeline", "--json"], arguments].concat());
+        json_of(&output)["turns"].as_array().unwrap().len()
+    };
+    assert_eq!(turns(&["--session-id", "session-of-t"]), 2);
+    assert_eq!(turns(&["--session-id", "no-such"]), 0);
+    assert_eq!(turns(&["--project", "*", "--around", &id[..10]]), 2);
+    let forgotten = home.run(&["forget", "--yes", "--json", &id[..10]]);
+    assert_eq!(json_of(&forgotten)["count"], 1, "{forgotten:?}");
+    assert!(export(&home).iter().all(|row| row["record_id"] != *id));
+    let exported = home.run(&["export", "--session-id", "session-of"]);
+    assert_eq!(String::from_utf8(exported.stdout).unwrap().lines().count(), 1);
+    let shared = home.run(&["forget", "--yes", "--json", "--session-id", "session-"]);
+    assert_eq!(json_of(&shared)["count"], 1, "{shared:?}");
+}
