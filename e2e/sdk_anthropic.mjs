@@ -298,6 +298,36 @@ async function ownTools(kind) {
   assert.ok(counted.input_tokens > 0);
 }
 
+/** A session of Anthropic's Managed Agents that asks before it uses a tool. */
+async function agentSessions(kind) {
+  const api = client(kind).beta;
+  const environment = await api.environments.create({ name: "here", config: { type: "self_hosted" } });
+  const policy = { permission_policy: { type: "always_ask" } };
+  const tools = [{ type: "agent_toolset_20260401", default_config: policy }];
+  const agent = await api.agents.create({ name: "asker", model: "claude", tools });
+  const session = await api.sessions.create({ agent: agent.id, environment_id: environment.id });
+  const stream = await api.sessions.events.stream(session.id, { event_deltas: ["agent.message"] });
+  const content = [{ type: "text", text: '[[say First.]] [[tool Bash {"command":"echo 12"}]] [[say Last.]]' }];
+  await api.sessions.events.send(session.id, { events: [{ type: "user.message", content }] });
+  const [words, deltas] = [[], []];
+  for await (const event of stream) {
+    if (event.type === "agent.message") words.push(event.content[0].text);
+    if (event.type === "event_delta") deltas.push(event.delta.content.text);
+    if (event.type !== "session.status_idle") continue;
+    if (event.stop_reason.type === "end_turn") break;
+    const [asked] = event.stop_reason.event_ids;
+    const answer = { type: "user.tool_confirmation", tool_use_id: asked, result: "allow" };
+    await api.sessions.events.send(session.id, { events: [answer] });
+  }
+  assert.deepEqual(words, ["First.", "Last."]);
+  assert.equal(deltas.join(""), words.join(""));
+  const types = [];
+  for await (const event of api.sessions.events.list(session.id, { types: ["agent.tool_result"] })) types.push(event.type);
+  assert.deepEqual(types, ["agent.tool_result"]);
+  assert.equal((await api.sessions.archive(session.id)).status, "terminated");
+  await raises(Anthropic.BadRequestError, () => api.sessions.events.send(session.id, { events: [{ type: "user.interrupt" }] }), "ended");
+}
+
 /** Limits of one live agent and six turns per minute. */
 async function limits() {
   const caller = client("terminal");
@@ -325,6 +355,6 @@ async function limits() {
 }
 
 await main(
-  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, limits },
+  { tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, agentSessions, limits },
   "stream",
 );

@@ -334,6 +334,54 @@ def pictures(kind):
     assert (Path(app(kind)["cwd"]) / f"seen-{kind}.png").read_bytes() == data
 
 
+@timed
+def agent_sessions():
+    """A session of Anthropic's Managed Agents with a tool of the client, followed by its stream."""
+    api = client("terminal").beta
+    environment = api.environments.create(name="here", config={"type": "cloud"})
+    schema = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+    agent = api.agents.create(name="adder", model="claude", system="Be kind.", tools=[
+        {"type": "agent_toolset_20260401"},
+        {"type": "custom", "name": "add", "description": "Adds.", "input_schema": schema},
+    ])
+    session = api.sessions.create(agent=agent.id, environment_id=environment.id, title="first", metadata={"k": "v"})
+    assert (session.status, session.agent.version, session.metadata) == ("idle", 1, {"k": "v"}), session
+    prompt = '[[say First.]] [[tool Bash {"command":"echo 12"}]] [[tool mcp__app__add {"a": 20}]] [[say Last.]]'
+    content, seen = [{"type": "text", "text": prompt}], []
+    with api.sessions.events.stream(session.id) as stream:
+        sent = api.sessions.events.send(session.id, events=[{"type": "user.message", "content": content}])
+        for event in stream:
+            assert type(event).__name__.startswith("BetaManagedAgents"), event
+            seen.append(event)
+            if event.type != "session.status_idle":
+                continue
+            if event.stop_reason.type == "end_turn":
+                break
+            assert event.stop_reason.type == "requires_action", event
+            [call] = event.stop_reason.event_ids
+            assert [one.input for one in seen if one.id == call] == [{"a": 20}], seen
+            output = [{"type": "text", "text": "42"}]
+            api.sessions.events.send(session.id, events=[
+                {"type": "user.custom_tool_result", "custom_tool_use_id": call, "content": output}])
+    assert seen[0].id == sent.data[0].id, (seen[0], sent)
+    words = [event.content[0].text for event in seen if event.type == "agent.message"]
+    assert words == ["First.", "Last."], words
+    [result] = [event for event in seen if event.type == "agent.tool_result"]
+    assert result.content[0].text == "12", result
+    # The list has the events of the stream.
+    listed = list(api.sessions.events.list(session.id, limit=3))
+    assert [event.id for event in listed] == [event.id for event in seen], (listed, seen)
+    restart()
+    again = client("terminal").beta.sessions
+    content = [{"type": "text", "text": "[[say Yes.]]"}]
+    with again.events.stream(session.id) as stream:
+        again.events.send(session.id, events=[{"type": "user.message", "content": content}])
+        answer = next(event for event in stream if event.type == "agent.message")
+    assert answer.content[0].text == "Yes.", answer
+    assert again.delete(session.id).type == "session_deleted"
+    raises(anthropic.NotFoundError, lambda: again.retrieve(session.id), "session")
+
+
 def limits():
     """Limits of one live agent and six turns per minute."""
     caller = client("terminal")
@@ -368,6 +416,7 @@ def all_cases():
     for kind in other:
         pictures(kind)
         own_tools(kind)
+    agent_sessions()
     restart()
     for kind in own:
         after_restart(kind, *kept[kind])

@@ -335,6 +335,65 @@ async function responses(kind) {
   await raises(OpenAI.NotFoundError, () => caller.responses.retrieve(formed.id), formed.id);
   const hanging = await caller.responses.create({ model: MODEL, input: "[[hang]]", background: true });
   assert.equal((await caller.responses.cancel(hanging.id)).status, "cancelled");
+  if (!real) await conversations(caller);
+}
+
+/** The Conversations API: items, metadata, and responses that belong to a conversation. */
+async function conversations(caller) {
+  const metadata = { topic: "sums" };
+  const talk = await caller.conversations.create({ items: [user("before"), assistant("noted")], metadata });
+  assert.deepEqual([talk.object, talk.metadata], ["conversation", metadata]);
+  assert.deepEqual(await caller.conversations.retrieve(talk.id), talk);
+  const asked = { model: MODEL, conversation: talk.id };
+  const first = await caller.responses.create({ ...asked, input: "one" });
+  assert.deepEqual([first.conversation.id, first.output_text], [talk.id, "echo: one"]);
+  const second = caller.responses.create({ ...asked, input: "two", conversation: { id: talk.id }, top_p: 1 });
+  const { response } = await second.withResponse();
+  assert.deepEqual([response.headers.get(HEADER), response.headers.get("x-hob-ignored")], ["warm", "top_p"]);
+  const stream = caller.responses.stream({ ...asked, input: "three" });
+  assert.equal((await stream.finalResponse()).output_text, "echo: three");
+  const texts = [];
+  for await (const item of caller.conversations.items.list(talk.id, { order: "asc", limit: 3 })) {
+    texts.push(item.content[0].text);
+  }
+  const expected = ["before", "noted", "one", "echo: one", "two", "echo: two", "three", "echo: three"];
+  assert.deepEqual(texts, expected);
+  const [item] = (await caller.conversations.items.create(talk.id, { items: [user("four")] })).data;
+  const place = { conversation_id: talk.id };
+  assert.deepEqual(await caller.conversations.items.retrieve(item.id, place), item);
+  assert.equal((await caller.conversations.items.delete(item.id, place)).id, talk.id);
+  await raises(OpenAI.NotFoundError, () => caller.conversations.items.retrieve(item.id, place), item.id);
+  const changed = await caller.conversations.update(talk.id, { metadata: { topic: "none" } });
+  assert.deepEqual(changed.metadata, { topic: "none" });
+  assert.equal((await caller.conversations.delete(talk.id)).deleted, true);
+  await raises(OpenAI.NotFoundError, () => caller.conversations.retrieve(talk.id), talk.id);
+}
+
+/** A session of OpenAI's Agents API with a function of the client. */
+async function agentSessions(kind) {
+  const api = client(kind).beta.agents;
+  const parameters = { type: "object", properties: { a: { type: "number" } } };
+  const add = { type: "function", name: "add", description: "Adds.", parameters };
+  const agent = await api.create({ model: "claude", name: "adder", instructions: "Be kind.", tools: [add] });
+  const calls = [];
+  const stream = await api.sessions.create({
+    agent_id: agent.id,
+    environment: { type: "openai_hosted" },
+    input: '[[say First.]] [[tool mcp__app__add {"a": 20}]] [[say Last.]]',
+    stream: true,
+    toolHandlers: { add: async (input) => (calls.push(input), "42") },
+  });
+  const result = await stream.finalResult();
+  assert.deepEqual(calls, [{ a: 20 }]);
+  assert.deepEqual(result.messages.map((message) => message.content[0].text), ["First.", "Last."]);
+  assert.equal(result.turn.status, "completed");
+  const items = [];
+  for await (const item of api.sessions.items.list(result.turn.session_id, { order: "asc", limit: 2 })) items.push(item.type);
+  // The transcript of the terminal may have a text after the call of its message.
+  const expected = ["function_call", "function_call_output", "message", "message", "message"];
+  assert.deepEqual([items[0], items.sort()], ["message", expected]);
+  const deleted = await api.sessions.delete(result.turn.session_id);
+  assert.ok(deleted.deleted);
 }
 
 /** Limits of one live agent and six turns per minute. */
@@ -366,7 +425,7 @@ async function limits() {
 await main(
   {
     tenTurns, afterRestart, withWordsBefore, refusedAtOnce, failedTurns, brokenOff, pictures, ownTools, responses,
-    limits,
+    agentSessions, limits,
   },
   "terminal",
 );

@@ -402,6 +402,79 @@ def responses(kind):
            lambda: respond("x", tools=[{"type": "web_search"}]), "web_search")
 
 
+@timed
+def conversations(kind):
+    """The Conversations API: items, metadata, and responses that belong to a conversation."""
+    caller = client(kind)
+    talk = caller.conversations.create(
+        items=[user("before"), assistant("noted")], metadata={"topic": "sums"})
+    assert talk.object == "conversation" and talk.metadata == {"topic": "sums"}, talk
+    assert caller.conversations.retrieve(talk.id) == talk
+    first = caller.responses.create(model=MODEL, input="one", conversation=talk.id, temperature=0)
+    assert first.conversation.id == talk.id and first.output_text == "echo: one", first
+    raw = caller.responses.with_raw_response.create(
+        model=MODEL, input="two", conversation={"id": talk.id}, temperature=0)
+    assert raw.headers[HEADER] == "warm" and raw.headers["x-hob-ignored"] == "temperature", raw.headers
+    with caller.responses.stream(model=MODEL, input="three", conversation=talk.id) as events:
+        assert events.get_final_response().output_text == "echo: three"
+    items = list(caller.conversations.items.list(talk.id, order="asc", limit=3))
+    texts = [item.content[0].text for item in items]
+    expected = ["before", "noted", "one", "echo: one", "two", "echo: two", "three", "echo: three"]
+    assert texts == expected, texts
+    added = caller.conversations.items.create(talk.id, items=[user("four")])
+    (item,) = added.data
+    assert caller.conversations.items.retrieve(item.id, conversation_id=talk.id) == item
+    assert caller.conversations.items.delete(item.id, conversation_id=talk.id).id == talk.id
+    raises(openai.NotFoundError,
+           lambda: caller.conversations.items.retrieve(item.id, conversation_id=talk.id), item.id)
+    updated = caller.conversations.update(talk.id, metadata={"topic": "none"})
+    assert updated.metadata == {"topic": "none"}, updated
+    raises(openai.BadRequestError,
+           lambda: caller.responses.create(model=MODEL, input="x", conversation=talk.id,
+                                           previous_response_id=first.id), "together")
+    deleted = caller.conversations.delete(talk.id)
+    assert deleted.deleted and deleted.object == "conversation.deleted", deleted
+    raises(openai.NotFoundError, lambda: caller.conversations.retrieve(talk.id), talk.id)
+
+
+@timed
+def agent_sessions():
+    """A session of OpenAI's Agents API with a function of the client."""
+    api = client("terminal").beta.agents
+    function = {"type": "function", "name": "add", "description": "Adds.",
+                "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
+    agent = api.create(model="claude", name="adder", instructions="Be kind.", tools=[function])
+    prompt = '[[say First.]] [[tool mcp__app__add {"a": 20}]] [[say Last.]]'
+    stream = api.sessions.create(agent_id=agent.id, environment={"type": "openai_hosted"}, input=prompt, stream=True)
+    names, session, texts_said = [], None, []
+    for event in stream:
+        names.append(event.type)
+        if event.type == "agent.session.created":
+            session = event.session.id
+        if event.type == "agent.session.turn.item.done" and event.item.type == "message":
+            texts_said.append(event.item.content[0].text)
+        if event.type == "agent.session.requires_action":
+            [action] = event.session.required_actions
+            api.sessions.events.create(session, events=[{
+                "type": "agent.session.input.tool_result", "call_id": action.call_id, "turn_id": action.turn_id,
+                "success": True, "output": "42"}])
+    assert (names[:2], names[-2:]) == (
+        ["agent.session.created", "agent.session.turn.created"],
+        ["agent.session.turn.completed", "agent.session.idle"]), names
+    assert texts_said == ["First.", "Last."], texts_said
+    items = [item.type for item in api.sessions.items.list(session, order="asc")]
+    # The transcript of the terminal may have a text after the call of its message.
+    expected = ["function_call", "function_call_output", "message", "message", "message"]
+    assert items[0] == "message" and sorted(items) == expected, items
+    [turn] = list(api.sessions.turns.list(session))
+    assert turn.status == "completed" and turn.usage.output_tokens > 0, turn
+    api.sessions.events.create(session, events=[{"type": "agent.session.input.message", "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "[[hang]]"}]}]}])
+    api.sessions.events.create(session, events=[{"type": "agent.session.input.cancel"}])
+    assert [turn.status for turn in api.sessions.turns.list(session)] == ["cancelled", "completed"]
+    assert api.sessions.delete(session).deleted and api.delete(agent.id).deleted
+
+
 def limits():
     """Limits of one live agent and six turns per minute."""
     caller = client("terminal")
@@ -438,7 +511,9 @@ def all_cases():
         own_tools(kind)
         responses(kind)
         if not REAL:
+            conversations(kind)
             pictures(kind)
+    agent_sessions()
     restart()
     for kind in own:
         after_restart(kind, *kept[kind])

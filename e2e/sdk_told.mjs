@@ -123,6 +123,7 @@ export async function all(cases, own) {
   if (!real || pictures) for (const kind of kinds) await timed(cases.pictures, kind);
   for (const kind of kinds) await timed(cases.ownTools, kind);
   if (cases.responses) for (const kind of kinds) await timed(cases.responses, kind);
+  await timed(cases.agentSessions, "terminal");
   await restart();
   for (const kind of kinds) await timed(cases.afterRestart, kind, ...kept[kind]);
   if (!real || !pictures) {
