@@ -1,9 +1,9 @@
-//! Runs the commands that agents call as hooks. They exit with code 0 within two seconds, even
-//! after a wrong argument, a panic, or on a disk that hangs.
+//! Runs the commands that agents call as hooks. They exit with code 0 within the time of the setting
+//! `memory.hook_timeout_secs`, even after a wrong argument, a panic, or on a disk that hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -12,13 +12,15 @@ use crate::commands::{capture_transcript, capture_turn, session_start};
 use crate::printer::{self, errln};
 use crate::settings::{self, Resolved};
 
-/// When the work should be done.
-const WORK_DEADLINE: Duration = Duration::from_millis(1600);
-/// When the command exits even if its work is not done.
-const EXIT_DEADLINE: Duration = Duration::from_millis(1850);
+/// The limit until the settings are read.
+const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long before its limit a hook exits even if its work is not done, so that the exit is in time.
+const EXIT_RESERVE: Duration = Duration::from_millis(150);
+/// How long before its exit a hook should have done its work.
+const WORK_RESERVE: Duration = Duration::from_millis(250);
 
 pub fn capture_transcript(args: capture_transcript::Args) -> ExitCode {
-    let work = move |settings: &Resolved, deadline| {
+    let work = move |settings: &Arc<Resolved>, deadline| {
         Ok(capture_transcript::run(settings, &args, deadline).to_string())
     };
     let failed = |error: String| {
@@ -29,9 +31,9 @@ pub fn capture_transcript(args: capture_transcript::Args) -> ExitCode {
     print(&format!("{answer}\n"))
 }
 
-pub fn capture_turn() -> ExitCode {
-    let work = |settings: &Resolved, deadline| {
-        capture_turn::run(settings, deadline).map(|()| String::new())
+pub fn capture_turn(args: capture_turn::Args) -> ExitCode {
+    let work = move |settings: &Arc<Resolved>, deadline| {
+        capture_turn::run(settings, &args, deadline).map(|()| String::new())
     };
     match run_in_time(work) {
         Ok(_) => ExitCode::SUCCESS,
@@ -40,7 +42,7 @@ pub fn capture_turn() -> ExitCode {
 }
 
 pub fn session_start(args: session_start::Args) -> ExitCode {
-    let work = move |settings: &Resolved, deadline| session_start::run(settings, &args, deadline);
+    let work = move |settings: &Arc<Resolved>, deadline| session_start::run(settings, &args, deadline);
     match run_in_time(work) {
         Ok(text) => print(&text),
         Err(error) => print_error(&error),
@@ -55,29 +57,41 @@ pub fn wrong_usage(error: &clap::Error) -> ExitCode {
 
 /// Does the work on a thread of its own, and waits no longer than a hook may take.
 fn run_in_time(
-    work: impl FnOnce(&Resolved, Instant) -> anyhow::Result<String> + Send + 'static,
+    work: impl FnOnce(&Arc<Resolved>, Instant) -> anyhow::Result<String> + Send + 'static,
 ) -> Result<String, String> {
     hob_child::signals::ignore_file_size_limit();
     let started = Instant::now();
-    let (done, waiting) = mpsc::channel();
+    let (steps, progress) = mpsc::channel();
     let body = move || {
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let settings = settings::load_or_default()?;
-            work(&settings, started + WORK_DEADLINE)
+            let settings = Arc::new(settings::load_or_default()?);
+            let exit = started + settings.values.hook_timeout.saturating_sub(EXIT_RESERVE);
+            let _ = steps.send(Step::SettingsRead { exit });
+            work(&settings, exit - WORK_RESERVE)
         }));
         let result = match result {
             Ok(result) => result.map_err(|error| format!("{error:#}")),
             Err(_) => Err("the command panicked".to_owned()),
         };
-        let _ = done.send(result);
+        let _ = steps.send(Step::Done(result));
     };
     if let Err(error) = std::thread::Builder::new().spawn(body) {
         return Err(format!("cannot start a thread: {error}"));
     }
-    match waiting.recv_timeout(EXIT_DEADLINE) {
-        Ok(result) => result,
-        Err(_) => Err("the command took too long".to_owned()),
+    let mut exit = started + DEFAULT_HOOK_TIMEOUT - EXIT_RESERVE;
+    loop {
+        match progress.recv_timeout(exit.saturating_duration_since(Instant::now())) {
+            Ok(Step::SettingsRead { exit: set }) => exit = set,
+            Ok(Step::Done(result)) => return result,
+            Err(_) => return Err("the command took too long".to_owned()),
+        }
     }
+}
+
+/// How far the thread of a hook is.
+enum Step {
+    SettingsRead { exit: Instant },
+    Done(Result<String, String>),
 }
 
 fn print(text: &str) -> ExitCode {

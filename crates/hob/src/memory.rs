@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hob_domain::memory::{MemoryStore, Principal, Stored};
@@ -65,6 +65,9 @@ pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> 
             "no server answers, and an agent cannot use the memory without one; start `hob serve` outside the agent"
         );
     }
+    if settings.values.store_url.is_none() && settings.home.is_read_only() {
+        return open_read_only(settings, busy);
+    }
     std::mem::forget(settings.home.share_store()?);
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     open_with(settings, &key, busy).await
@@ -100,12 +103,40 @@ pub async fn open_with(
             );
         }
         let inventory = Inventory::new(home);
-        inventory.check_memory()?;
+        let turns = inventory.check_memory(key)?;
         let store = Memory::open(&home.memory(), key, busy)?;
-        inventory.note_memory(key)?;
+        // A full disk must not keep anyone from reading. A later start notes it.
+        if let Err(error) = inventory.note_memory(key, turns) {
+            tracing::warn!(%error, "cannot note how much the memory holds");
+        }
         keys::publish_first(home, key)?;
         (store, OpeningKeys::from(OpeningKey::of(key)))
     };
+    Ok(tools(home, engine(settings, Arc::new(store), opening)))
+}
+
+/// Opens the memory of a home that cannot be written. Every call that writes fails.
+fn open_read_only(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
+    let home = &settings.home;
+    let path = home.memory();
+    if !path.exists() {
+        anyhow::bail!(
+            "cannot create {}: {} cannot be written",
+            path.display(),
+            home.root().display()
+        );
+    }
+    let mut key = keys::data_key(home, settings.passphrase.as_deref())?;
+    let mut opening = OpeningKeys::from(OpeningKey::of(&key));
+    if home.next_key().exists() {
+        let next = keys::next_key(home, settings.passphrase.as_deref())?;
+        opening = OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(&key));
+        if Memory::open_read_only(&path, &key, busy).is_err() {
+            key = next;
+        }
+    }
+    Inventory::new(home).check_memory(&key)?;
+    let store = Memory::open_read_only(&path, &key, busy)?;
     Ok(tools(home, engine(settings, Arc::new(store), opening)))
 }
 
@@ -164,7 +195,9 @@ pub fn call_tool(
     if let Some(answer) = call_server(settings, &call)? {
         return Ok(answer);
     }
-    settings.home.prepare()?;
+    if !settings.home.is_read_only() {
+        settings.home.prepare()?;
+    }
     runtime()?.block_on(async {
         let tools = open(settings, STORE_BUSY_TIMEOUT).await?;
         let location = cwd.map(|cwd| locate_project(&cwd));
@@ -209,7 +242,7 @@ pub struct Delivered {
 /// Makes turns durable before `deadline`: in the server, the store or a deferral file, which then
 /// names `cwd`.
 pub fn deliver(
-    settings: &Resolved,
+    settings: &Arc<Resolved>,
     batch: &CaptureBatch,
     cwd: &str,
     fallback: Fallback,
@@ -238,54 +271,80 @@ pub fn deliver(
     }
     settings.home.prepare_for_capture()?;
     if fallback == Fallback::Store {
-        // If the store fails, the turns that are left go into a file.
-        let _ = store(settings, batch, &mut left, &mut delivered, deadline);
+        // If the store fails or is slow, the turns that are left go into a file. If the store takes
+        // them after all, the server recognises them as duplicates.
+        let progress = store_on_thread(settings, batch.with_turns(left), deadline);
+        while !left.is_empty() {
+            let time = remaining(deadline).saturating_sub(deferral_time(left));
+            let Ok(part) = progress.recv_timeout(time) else { break };
+            delivered.stored += part.stored;
+            left = &left[part.turns..];
+        }
         if left.is_empty() {
             return Ok(delivered);
         }
     }
     let key = sealing_key(settings)?;
     let rest = batch.with_turns(left);
-    let path = deferral::write(&settings.home.deferred(), &rest, cwd, &key, Timestamp::now())?;
+    let folder = settings.home.deferred();
+    let path = deferral::write(&folder, &rest, cwd, &key, Timestamp::now()).map_err(|error| {
+        let folder = folder.display();
+        anyhow::anyhow!("cannot write into {folder}: {error}; if the disk is full, free space")
+    })?;
     delivered.deferred = Some((path, rest.turns.len()));
     Ok(delivered)
+}
+
+/// Turns that the store took in one transaction.
+struct StoredPart {
+    turns: usize,
+    stored: Stored,
+}
+
+/// Writes turns into the store on a thread of its own, because no timeout interrupts a process that
+/// waits for a disk. The receiver gets every part in the order of the turns; it is disconnected
+/// when the thread ends.
+fn store_on_thread(
+    settings: &Arc<Resolved>,
+    batch: CaptureBatch,
+    deadline: Instant,
+) -> mpsc::Receiver<StoredPart> {
+    let (parts, progress) = mpsc::channel();
+    let settings = Arc::clone(settings);
+    // Without a thread the receiver is disconnected at once, and the turns go into a file.
+    let _ = std::thread::Builder::new().spawn(move || store(&settings, &batch, &parts, deadline));
+    progress
 }
 
 fn store(
     settings: &Resolved,
     batch: &CaptureBatch,
-    left: &mut &[RawTurn],
-    delivered: &mut Delivered,
+    parts: &mpsc::Sender<StoredPart>,
     deadline: Instant,
 ) -> anyhow::Result<()> {
     // During a key rotation no other process may open the store.
     if settings.home.next_key().exists() {
         return Ok(());
     }
+    let mut left: &[RawTurn] = &batch.turns;
     let busy = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(deferral_time(left)));
     let runtime = runtime()?;
-    // A slow database is left to the server. If it has stored the turns after all, the server
-    // recognises them as duplicates.
-    let tools = runtime.block_on(async { within(busy, open(settings, busy)).await })??;
+    let tools = runtime.block_on(open(settings, busy))?;
     while !left.is_empty() && remaining(deadline) > deferral_time(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(MAX_HOOK_TRANSACTION_TURNS));
         // A very long turn is left to the server, which has the time.
         if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > MAX_CHUNK_BYTES {
             break;
         }
+        let turns = chunk.len();
         let stored = tools.engine.capture(&Principal::Owner, batch.with_turns(chunk), Vec::new());
-        let time = remaining(deadline).saturating_sub(deferral_time(left));
-        delivered.stored += runtime.block_on(async { within(time, stored).await })??;
-        *left = rest;
+        let stored = runtime.block_on(stored)?;
+        if parts.send(StoredPart { turns, stored }).is_err() {
+            break;
+        }
+        left = rest;
     }
     Ok(())
-}
-
-/// Returns the result of `work`, or an error after `time`.
-async fn within<T>(time: Duration, work: impl Future<Output = T>) -> anyhow::Result<T> {
-    tokio::time::timeout(time, work)
-        .await
-        .map_err(|_| anyhow::anyhow!("storing the turns took too long"))
 }
 
 /// Returns the time that writing these turns into a deferral file may take.

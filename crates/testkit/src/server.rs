@@ -28,7 +28,13 @@ pub struct TestHome {
 
 impl TestHome {
     pub fn new() -> TestHome {
-        let folder = tempfile::Builder::new().prefix("hob-test-").tempdir().expect("a folder");
+        TestHome::new_in(&std::env::temp_dir())
+    }
+
+    /// Creates a temporary home in this folder.
+    pub fn new_in(folder: &Path) -> TestHome {
+        let folder = tempfile::Builder::new().prefix("hob-test-").tempdir_in(folder);
+        let folder = folder.expect("a folder");
         let (hob, user) = (folder.path().join("hob"), folder.path().join("user"));
         fs::create_dir_all(&user).expect("a user's folder");
         TestHome { folder: Arc::new(folder), hob, user }
@@ -88,12 +94,15 @@ impl TestHome {
         format!("[agents.{name}]\ndriver = \"{driver}\"\ncommand = {command:?}\n{writable}\n")
     }
 
-    /// Returns a `hob` command on this home. Its environment has only `PATH`, `HOME` and `HOB_HOME`.
+    /// Returns a `hob` command on this home. Its environment has only `PATH`, `HOME`, `HOB_HOME` and a
+    /// long time limit for hooks: whether a hook stores a turn must not depend on how busy the machine
+    /// is. A test of the limit itself removes `HOB_MEMORY_HOOK_TIMEOUT_SECS`.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("hob"));
         command.args(arguments).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.user_home()).env("HOB_HOME", self.hob_home());
+        command.env("HOB_MEMORY_HOOK_TIMEOUT_SECS", "60");
         command.stdin(Stdio::null());
         command
     }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Measures elapsed time without the time in which some process waited for a processor.
+/// Measures elapsed time without the time in which some process waited for a processor or a disk.
 ///
 /// A promise such as "a hook exits within 2 s" is about Hob, not about the machine. When other programs
-/// use every processor, a correct hook takes longer. The kernel counts that waiting (pressure stall
-/// information), and [`Stopwatch::elapsed`] subtracts it. Without such a count it is plain elapsed time.
+/// use every processor or fill the disk's queue, a correct hook takes longer. The kernel counts that
+/// waiting (pressure stall information), and [`Stopwatch::elapsed`] subtracts it. Without such a count
+/// it is plain elapsed time.
 ///
 /// Use it only where the limit is part of the contract. For everything else there is `wait_until`.
 #[derive(Debug, Clone, Copy)]
@@ -18,13 +19,13 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     pub fn start() -> Stopwatch {
-        Stopwatch { started: Instant::now(), stalled: cpu_stall() }
+        Stopwatch { started: Instant::now(), stalled: stall() }
     }
 
-    /// Returns the elapsed time without the time that the machine was short of processors.
+    /// Returns the elapsed time without the time that the machine was short of processors or disk.
     pub fn elapsed(&self) -> Duration {
         let elapsed = self.started.elapsed();
-        elapsed.saturating_sub(cpu_stall().saturating_sub(self.stalled))
+        elapsed.saturating_sub(stall().saturating_sub(self.stalled))
     }
 
     /// Asserts that no more than `limit` has elapsed; `promise` is the contract's sentence.
@@ -36,9 +37,13 @@ impl Stopwatch {
     }
 }
 
-/// Returns how long, since boot, at least one process was waiting for a processor.
-fn cpu_stall() -> Duration {
-    let pressure = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+/// Returns how long, since boot, at least one process was waiting for a processor or a disk.
+fn stall() -> Duration {
+    ["cpu", "io"].map(stall_of).into_iter().sum()
+}
+
+fn stall_of(resource: &str) -> Duration {
+    let pressure = fs::read_to_string(format!("/proc/pressure/{resource}")).unwrap_or_default();
     let total = pressure.lines().find_map(|line| {
         let fields = line.strip_prefix("some ")?;
         fields.split(' ').find_map(|field| field.strip_prefix("total=")?.parse().ok())

@@ -2,31 +2,32 @@
 //! in time, with code 0.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::{Stored, TurnSource};
 use hob_memory::{
-    CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
-    read_update,
+    CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, folder_of_record,
+    locate_project, read_document, read_opencode_session, read_update,
 };
-use hob_transcript::AgentClient;
+use hob_transcript::{RecordFile, RecordedClient};
 use serde_json::{Value, json};
 
 use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
-/// Store one Claude Code or Codex transcript in the memory (for hooks and scripts)
+/// Store one transcript of a coding agent in the memory (for hooks and scripts)
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Prints one JSON object: {\"status\":\"captured\",\"inserted\":N,\"duplicates\":M,\"errors\":E}, or \
 {\"status\":\"deferred\",\"path\":…,\"events\":N} if it wrote the turns to a file for the server to store later. \
-Always exits with code 0, within 2 seconds. Never starts a process.
+Always exits with code 0, within 2 seconds (setting `memory.hook_timeout_secs`). Never starts a process.
 
 To store past transcripts by hand, use `hob import`.")]
 pub struct Args {
-    /// If no server answers, do not write to the database: save the turns to a file for the server
-    /// to store later (the name of the option is historical)
+    /// If the server is not running, save the turns to a file for it to store later, instead of writing to the database.
+    /// (The name is kept for compatibility.)
     #[arg(long)]
     no_spawn: bool,
     /// Session ID [default: the one in the transcript]
@@ -40,7 +41,29 @@ pub struct Args {
     path: PathBuf,
 }
 
-pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
+pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Value {
+    let session = args.session_id.as_deref();
+    let updates = match RecordFile::of_named(&args.path) {
+        RecordFile::Lines => return capture_lines(settings, args, deadline),
+        RecordFile::Document => read_document(&args.path, session),
+        RecordFile::OpencodeSession => read_opencode_session(&args.path).map(|update| vec![update]),
+        RecordFile::OpencodeDatabase => {
+            Err(std::io::Error::other("a database holds many sessions; run `hob import`"))
+        }
+    };
+    let mut totals = Totals::default();
+    let updates = updates.unwrap_or_else(|error| vec![totals.unread(args, &error)]);
+    for update in updates {
+        if let Err(error) = capture(settings, args, update, deadline, &mut totals) {
+            totals.errors += 1;
+            totals.problem = Some(format!("{error:#}"));
+            return totals.answer("failed");
+        }
+    }
+    totals.answer_delivered()
+}
+
+fn capture_lines(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Value {
     let mut totals = Totals::default();
     let mut mark = TranscriptMark::default();
     loop {
@@ -51,12 +74,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
         };
         let update = match read_update(&args.path, &mut mark, options) {
             Ok(update) => update,
-            Err(error) => {
-                totals.errors += 1;
-                totals.problem = Some(format!("cannot read {}: {error}", args.path.display()));
-                let session = args.session_id.clone().unwrap_or_else(|| "unknown".to_owned());
-                TranscriptUpdate { session, ..TranscriptUpdate::default() }
-            }
+            Err(error) => totals.unread(args, &error),
         };
         let more = update.more;
         if let Err(error) = capture(settings, args, update, deadline, &mut totals) {
@@ -75,10 +93,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> Value {
             break;
         }
     }
-    match totals.deferred {
-        Some(_) => totals.answer("deferred"),
-        None => totals.answer("captured"),
-    }
+    totals.answer_delivered()
 }
 
 /// The results of the parts that were captured so far.
@@ -92,6 +107,18 @@ struct Totals {
 }
 
 impl Totals {
+    /// Notes that the transcript cannot be read. Returns an update without turns.
+    fn unread(&mut self, args: &Args, error: &std::io::Error) -> TranscriptUpdate {
+        self.errors += 1;
+        self.problem = Some(format!("cannot read {}: {error}", args.path.display()));
+        let session = args.session_id.clone().unwrap_or_else(|| "unknown".to_owned());
+        TranscriptUpdate { session, ..TranscriptUpdate::default() }
+    }
+
+    fn answer_delivered(&self) -> Value {
+        self.answer(if self.deferred.is_some() { "deferred" } else { "captured" })
+    }
+
     fn answer(&self, status: &str) -> Value {
         let known = self.stored.duplicates + self.stored.forgotten;
         let mut answer = json!({"status": status});
@@ -114,7 +141,7 @@ impl Totals {
 }
 
 fn capture(
-    settings: &Resolved,
+    settings: &Arc<Resolved>,
     args: &Args,
     update: TranscriptUpdate,
     deadline: Instant,
@@ -122,10 +149,11 @@ fn capture(
 ) -> anyhow::Result<()> {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let folder = args.cwd.clone().or_else(|| update.cwd.as_ref().map(PathBuf::from));
+    let folder = folder.or_else(|| folder_of_record(&args.path, update.client?));
     let batch = CaptureBatch {
         session: update.session,
         place: locate_project(folder.as_deref().unwrap_or(&here)),
-        client: update.client.map_or("unknown", AgentClient::as_str).to_owned(),
+        client: update.client.map_or("unknown", RecordedClient::as_str).to_owned(),
         source: TurnSource::Transcript,
         turns: update.turns,
     };

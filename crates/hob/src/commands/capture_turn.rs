@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args as ClapArgs;
@@ -12,9 +13,10 @@ use hob_memory::{
     CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
     read_update,
 };
-use hob_transcript::AgentClient;
+use hob_transcript::RecordedClient;
 use serde::Deserialize;
 
+use super::FromPlugin;
 use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
@@ -22,8 +24,12 @@ use crate::settings::Resolved;
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Reads the hook's JSON from standard input and prints nothing. If no server answers, writes the turns to a file for \
-the server to store later. Always exits with code 0, within 2 seconds.")]
-pub struct Args {}
+the server to store later. Always exits with code 0, within 2 seconds (setting \
+`memory.hook_timeout_secs`).")]
+pub struct Args {
+    #[command(flatten)]
+    from_plugin: FromPlugin,
+}
 
 /// The fields of a hook's JSON that Hob uses.
 #[derive(Debug, Default, Deserialize)]
@@ -43,11 +49,11 @@ pub struct HookInput {
 
 impl HookInput {
     /// Returns the client that called the hook, if the input tells.
-    fn client(&self) -> Option<AgentClient> {
+    fn client(&self) -> Option<RecordedClient> {
         let claude = self.prompt_id.is_some() || std::env::var_os("CLAUDECODE").is_some();
         match (claude, &self.turn_id) {
-            (true, _) => Some(AgentClient::Claude),
-            (false, Some(_)) => Some(AgentClient::Codex),
+            (true, _) => Some(RecordedClient::Claude),
+            (false, Some(_)) => Some(RecordedClient::Codex),
             (false, None) => None,
         }
     }
@@ -60,10 +66,14 @@ impl HookInput {
     }
 }
 
-pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
+pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::Result<()> {
     let Some(input) = HookInput::read() else {
         anyhow::bail!("cannot read the hook's JSON from standard input");
     };
+    let event = input.hook_event_name.as_deref().unwrap_or_default();
+    if args.from_plugin.leaves_hook_to_settings(event) {
+        return Ok(());
+    }
     settings.home.prepare_for_capture()?;
     let session = input.session_id.as_deref();
     let state = input.transcript_path.as_ref().map(|path| state_file(settings, path, session));
@@ -107,7 +117,7 @@ pub fn run(settings: &Resolved, deadline: Instant) -> anyhow::Result<()> {
 }
 
 fn capture(
-    settings: &Resolved,
+    settings: &Arc<Resolved>,
     input: &HookInput,
     update: TranscriptUpdate,
     deadline: Instant,
@@ -124,7 +134,7 @@ fn capture(
         client: update
             .client
             .or_else(|| input.client())
-            .map_or("unknown", AgentClient::as_str)
+            .map_or("unknown", RecordedClient::as_str)
             .to_owned(),
         source: TurnSource::Hook,
         turns: update.turns,
@@ -134,7 +144,7 @@ fn capture(
 }
 
 /// Returns the file that stores how far this session's transcript was captured.
-fn state_file(settings: &Resolved, transcript: &Path, session: Option<&str>) -> PathBuf {
+fn state_file(settings: &Arc<Resolved>, transcript: &Path, session: Option<&str>) -> PathBuf {
     let real = transcript.canonicalize().unwrap_or_else(|_| transcript.to_owned());
     let key = TurnKey::of(&["state", &real.to_string_lossy(), session.unwrap_or_default()]);
     settings.home.capture_state().join(format!("{}.json", &key.to_hex()[..32]))

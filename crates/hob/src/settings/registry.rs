@@ -92,9 +92,29 @@ settings! {
         key: "store.url", default: "",
         help: "PostgreSQL database for apps, sessions, events and the memory: `postgres://USER:PASSWORD@HOST/DATABASE`. If empty, Hob uses the SQLite files `hob.db` and `memory.db` in `$HOB_HOME`.",
     }
+    store_require_tls: bool {
+        key: "store.require_tls", default: "true",
+        help: "Refuse a `store.url` on another machine that allows connections without TLS. Set it to false only for a database on a private network.",
+    }
     store_encrypt: bool {
         key: "store.encrypt", default: "true",
         help: "Encrypt the memory in PostgreSQL with the key in `$HOB_HOME/key`. You cannot change this setting once the memory has been created. The SQLite files are always encrypted.",
+    }
+    backup_folder: Option<PathBuf> {
+        key: "backup.folder", default: "",
+        help: "Folder (absolute path) for automatic backups. Hob hides this folder from the agents of apps, so keep only backups in it. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
+    }
+    backup_interval: Duration {
+        key: "backup.every_secs", default: "86400", min: 1,
+        help: "How often, in seconds, Hob makes an automatic backup.",
+    }
+    backup_keep: usize {
+        key: "backup.keep", default: "7", min: 1,
+        help: "How many automatic backups to keep. Hob deletes older backups of this home folder, and leaves those of other home folders alone.",
+    }
+    backup_with_key: bool {
+        key: "backup.with_key", default: "true",
+        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If `false`, keep a copy of `$HOB_HOME/key` elsewhere: without the key, the databases in a backup cannot be read. Uploads, deferred captures and `config.toml` are not encrypted in either case.",
     }
     cluster_lease: Duration {
         key: "cluster.lease_secs", default: "10", min: 2,
@@ -102,7 +122,7 @@ settings! {
     }
     cluster_max_live: usize {
         key: "cluster.max_live", default: "0", min: 0,
-        help: "Only if `store.url` is set: maximum number of open sessions on all nodes together. Additional sessions and runs are rejected with HTTP 503. 0 means that only `sessions.max_live` of each node applies.",
+        help: "Only if `store.url` is set: maximum number of open sessions across all nodes. Additional sessions and runs are rejected with HTTP 503. 0 means that only `sessions.max_live` of each node applies.",
     }
     max_live: usize {
         key: "sessions.max_live", default: "16", min: 1,
@@ -126,15 +146,15 @@ settings! {
     }
     turn_timeout: Duration {
         key: "sessions.turn_timeout_secs", default: "1800", min: 1,
-        help: "Maximum duration of a turn or a run, in seconds. Then Hob ends it with the error `timeout` (HTTP 504).",
+        help: "Maximum duration of a turn or a run, in seconds. After that, Hob ends it with the error `timeout` (HTTP 504).",
     }
     permission_timeout: Duration {
         key: "sessions.permission_timeout_secs", default: "300", min: 1,
-        help: "A caller has this many seconds to answer an agent's permission request. Then Hob rejects the request.",
+        help: "How long, in seconds, Hob waits for an answer to an agent's permission request. After that, Hob rejects the request.",
     }
     start_timeout: Duration {
         key: "sessions.start_timeout_secs", default: "120", min: 1,
-        help: "Agent start-up timeout, in seconds.",
+        help: "Maximum time, in seconds, that an agent may take to start. After that, the turn or run fails.",
     }
     stall_after: Duration {
         key: "sessions.stall_secs", default: "60", min: 0,
@@ -146,7 +166,7 @@ settings! {
     }
     default_agent: AgentReference {
         key: "sessions.default_agent", default: "claude",
-        help: "Agent for runs that do not name one.",
+        help: "Agent for runs, and for `hob run` and `hob acp`, if none is specified.",
     }
     claude_agent: AgentReference {
         key: "claude.agent", default: "claude",
@@ -162,7 +182,7 @@ settings! {
     }
     claude_tool_result: Duration {
         key: "claude.tool_result_timeout_secs", default: "600", min: 1,
-        help: "A client has this many seconds to return the result of its own tool (`/v1`). Then Hob ends the turn.",
+        help: "How long, in seconds, Hob waits for a `/v1` client to return the result of a client-side tool call. After that, Hob ends the turn.",
     }
     memory_model: Option<PathBuf> {
         key: "memory.model", default: "",
@@ -172,9 +192,21 @@ settings! {
         key: "memory.forget_undo_secs", default: "86400", min: 0,
         help: "Forgotten turns are hidden at once and erased after this many seconds. Until then `hob forget --undo` restores them.",
     }
+    hook_timeout: Duration {
+        key: "memory.hook_timeout_secs", default: "2", min: 1,
+        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk. The agent waits for its hooks.",
+    }
     app_sessions: usize {
         key: "limits.app_sessions", default: "0", min: 0,
         help: "Maximum number of open sessions per app. Additional sessions are rejected with HTTP 429. 0 means no limit.",
+    }
+    app_requests: usize {
+        key: "limits.app_requests", default: "1024", min: 1,
+        help: "Maximum number of open requests and streams per app. Additional requests are rejected with HTTP 429.",
+    }
+    app_upload_bytes: u64 {
+        key: "limits.app_upload_bytes", default: "4294967296", min: 0,
+        help: "Maximum size of all uploaded files of an app together, in bytes; a file counts as at least 65536. Additional uploads are rejected with HTTP 507. 0 means no limit.",
     }
     app_turns_per_minute: usize {
         key: "limits.app_turns_per_minute", default: "0", min: 0,
@@ -182,7 +214,7 @@ settings! {
     }
     app_tokens_per_day: u64 {
         key: "limits.app_tokens_per_day", default: "0", min: 0,
-        help: "Maximum number of tokens that an app uses per day (UTC). After that, its turns are rejected with HTTP 429. 0 means no limit.",
+        help: "Maximum number of tokens that an app may use per day (UTC), input and output together. After that, its turns are rejected with HTTP 429. 0 means no limit.",
     }
     app_cost_per_day: f64 {
         key: "limits.app_cost_usd_per_day", default: "0",
@@ -190,7 +222,7 @@ settings! {
     }
     session_tokens: u64 {
         key: "limits.session_tokens", default: "0", min: 0,
-        help: "Maximum number of tokens that a session uses. After that, its turns are rejected with HTTP 429. 0 means no limit.",
+        help: "Maximum number of tokens that a session may use, input and output together. After that, its turns are rejected with HTTP 429. 0 means no limit.",
     }
     session_cost: f64 {
         key: "limits.session_cost_usd", default: "0",
@@ -213,7 +245,11 @@ mod tests {
             .map(|s| {
                 let names: Vec<String> =
                     s.environment_names().iter().map(|name| format!("`{name}`")).collect();
-                format!("| `{}` | {} | `{}` | {} |", s.key, names.join(", "), s.default, s.help)
+                let default = match s.default {
+                    "" => "none".to_owned(),
+                    default => format!("`{default}`"),
+                };
+                format!("| `{}` | {} | {default} | {} |", s.key, names.join(", "), s.help)
             })
             .collect();
         assert_eq!(

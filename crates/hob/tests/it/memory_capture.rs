@@ -357,6 +357,7 @@ fn hooks_do_not_wait_for_open_pipes() {
         &["capture-transcript", "--no-spawn", "/dev/stdin"],
     ] {
         let mut command = home.command(arguments);
+        command.env_remove("HOB_MEMORY_HOOK_TIMEOUT_SECS");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stopwatch = Stopwatch::start();
