@@ -17,6 +17,7 @@ mod config;
 mod counts;
 mod error;
 pub(crate) mod input;
+mod interrupt;
 mod launch_spec;
 mod options;
 pub(crate) mod pipes;

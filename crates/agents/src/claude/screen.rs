@@ -155,18 +155,29 @@ pub fn view(contents: &str) -> View {
 
 /// Returns whether the input box shows this text, or the placeholder of a long paste.
 pub fn box_shows(view: &View, typed: &str) -> bool {
-    let View::Prompt { text } = view else { return false };
+    position_in_box(view, typed).is_some()
+}
+
+/// Returns whether the input box shows this text or placeholder, and no other text before it.
+pub fn box_begins_with(view: &View, typed: &str) -> bool {
+    position_in_box(view, typed) == Some(0)
+}
+
+/// Returns where the letters and digits of a text begin among those in the input box.
+fn position_in_box(view: &View, typed: &str) -> Option<usize> {
+    let View::Prompt { text } = view else { return None };
+    // A long paste may show its own beginning before the placeholder.
     if text.contains("[Pasted text") {
-        return true;
+        return Some(0);
     }
     let wanted: String = gist(typed).chars().take(24).collect();
-    let shown = gist(text);
-    // A text without letters and digits is compared as it is.
+    // A text without letters and digits is searched as it is.
     if wanted.is_empty() {
         let bare = typed.trim_matches(|c: char| c.is_whitespace() || c == COMMAND_GUARD);
-        return text.contains(bare.lines().next().unwrap_or_default());
+        let at = text.find(bare.lines().next().unwrap_or_default())?;
+        return Some(gist(&text[..at]).len());
     }
-    shown.contains(&wanted)
+    gist(text).find(&wanted)
 }
 
 /// Returns the last lines of the screen without empty lines, for messages.
@@ -209,6 +220,9 @@ mod tests {
         assert_eq!(view(screen), prompt("hello\n  world"));
         assert!(box_shows(&view(screen), "hello\nworld"));
         assert!(!box_shows(&view(screen), "other"));
+        assert!(box_begins_with(&view(screen), "hello\nworld"));
+        assert!(box_shows(&view(screen), "world") && !box_begins_with(&view(screen), "world"));
+        assert!(!box_begins_with(&prompt("old ?"), "\u{2800}?"));
         // An earlier prompt stays on the screen above the box.
         let later = format!("❯\u{a0}old\n\n● answer\n{screen}");
         assert_eq!(view(&later), prompt("hello\n  world"));

@@ -29,8 +29,6 @@ const PROMPT_ACCEPT_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a dialog must stay on the screen to count: half a frame can look like one.
 const DIALOG_DELAY: Duration = Duration::from_millis(200);
-/// How long an interrupt may take until the session is proven clean.
-const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the prompt must have been back in the input box. A key that is pressed earlier reaches a
 /// turn that is still being interrupted.
 pub(super) const SETTLE_TIME: Duration = Duration::from_millis(300);
@@ -94,9 +92,9 @@ struct RunningTurn {
 }
 
 /// The growing part of the transcript that belongs to one turn.
-struct TurnTranscript {
+pub(super) struct TurnTranscript {
     tail: TranscriptTail,
-    turn: TurnReader,
+    pub(super) turn: TurnReader,
 }
 
 impl TurnTranscript {
@@ -106,7 +104,10 @@ impl TurnTranscript {
     }
 
     /// Reads new records and emits their events. Returns whether there were any.
-    fn advance(&mut self, emit: &mut impl FnMut(Event, &str)) -> Result<bool, BackendError> {
+    pub(super) fn advance(
+        &mut self,
+        emit: &mut impl FnMut(Event, &str),
+    ) -> Result<bool, BackendError> {
         let failed = |error: std::io::Error| BackendError::Internal(error.to_string());
         let mut any = false;
         while let Some(records) = self.tail.read().map_err(failed)? {
@@ -235,6 +236,9 @@ impl TerminalSession {
             return Ok(TurnEnd::Interrupted);
         }
         self.wait_for_prompt(limits.ready).await?;
+        if interrupt.is_cancelled() {
+            return Ok(TurnEnd::Interrupted);
+        }
         let mut reading = TurnTranscript::begin(self.transcript.clone());
         self.type_prompt(&typed).await?;
         let turn = RunningTurn { typed, limits, started, entered: Instant::now() };
@@ -307,6 +311,9 @@ impl TerminalSession {
             if !reading.turn.began() {
                 self.ensure_accepted(turn, &view, &mut enters).await?;
             }
+            // Before the prompt is accepted, Escape only disturbs: it and the Enter before it may be read
+            // together, and later ones are then ignored.
+            let accepted = reading.turn.began() || screen::is_busy(self.screen.contents());
             if !stalled && last_activity.elapsed() > turn.limits.stall {
                 stalled = true;
                 emit(Event::Stalled { screen: self.screen.summary() }, "");
@@ -315,7 +322,7 @@ impl TerminalSession {
                 _ = changed.changed() => {}
                 _ = self.child.exited() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
-                () = interrupt.cancelled() => {
+                () = interrupt.cancelled(), if accepted => {
                     return self.interrupt(reading, &turn.typed, emit).await;
                 }
             }
@@ -341,64 +348,6 @@ impl TerminalSession {
         Ok(())
     }
 
-    /// Presses Escape and waits until the interrupt is confirmed: by the transcript, or by the prompt
-    /// being back in the input box, from which it is cleared. Fails unless the session is proven clean.
-    async fn interrupt(
-        &mut self,
-        reading: &mut TurnTranscript,
-        typed: &str,
-        emit: &mut impl FnMut(Event, &str),
-    ) -> Result<TurnOutcome, BackendError> {
-        let until = Instant::now() + INTERRUPT_TIMEOUT;
-        let mut escaped = Instant::now();
-        let mut restored = Instant::now();
-        self.write(b"\x1b").await?;
-        let end = loop {
-            reading.advance(emit)?;
-            if let Some(end) = reading.turn.end() {
-                break end.clone();
-            }
-            self.screen.update();
-            let view = self.screen.view();
-            let busy = screen::is_busy(self.screen.contents());
-            if !screen::box_shows(&view, typed) || busy {
-                restored = Instant::now();
-            } else if restored.elapsed() > SETTLE_TIME {
-                break TurnOutcome::Interrupted;
-            }
-            if !self.child.is_running() {
-                return Err(self.died().await);
-            }
-            if Instant::now() > until {
-                return Err(BackendError::NotClean(self.screen.summary()));
-            }
-            if escaped.elapsed() > KEY_RETRY && (busy || view.is_dialog()) {
-                escaped = Instant::now();
-                self.write(b"\x1b").await?;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        // Text that is left in the box would be sent with the next prompt.
-        let mut cleared = None;
-        loop {
-            self.screen.update();
-            let view = self.screen.view();
-            let busy = screen::is_busy(self.screen.contents());
-            let shows = screen::box_shows(&view, typed);
-            if matches!(view, View::Prompt { .. }) && !shows && !busy {
-                return Ok(end);
-            }
-            if Instant::now() > until {
-                return Err(BackendError::NotClean(self.screen.summary()));
-            }
-            if shows && cleared.is_none_or(|at: Instant| at.elapsed() > KEY_RETRY) {
-                cleared = Some(Instant::now());
-                self.write(b"\x03").await?;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
     /// Pastes the prompt, waits until the input box shows it, then presses Enter. Sent together they would
     /// be one paste and the Enter would be lost. The input lock keeps viewers from typing in between.
     async fn type_prompt(&mut self, typed: &str) -> Result<(), BackendError> {
@@ -411,7 +360,7 @@ impl TerminalSession {
         while Instant::now() < until {
             self.screen.update();
             let view = self.screen.view();
-            if screen::box_shows(&view, typed) {
+            if screen::box_begins_with(&view, typed) {
                 break;
             }
             self.check_dialog(&view)?;
@@ -419,6 +368,11 @@ impl TerminalSession {
                 return Err(self.died().await);
             }
             self.screen_changes(until).await;
+        }
+        let view = self.screen.view();
+        if screen::box_shows(&view, typed) && !screen::box_begins_with(&view, typed) {
+            // The box holds text of an earlier prompt, which Enter would send with this one.
+            return Err(BackendError::NotClean(self.screen.summary()));
         }
         self.write_with(&typing, b"\r").await
     }

@@ -83,11 +83,14 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
 async fn interrupt_and_go_on(fixture: &mut Fixture) {
     let Fixture { session, terminal, .. } = fixture;
     let tool = r#"[[tool Bash {"command":"setsid sleep 300 & sleep 300"}]]"#;
-    for (number, (words, after_ms)) in
-        [("one [[hang]]", 100), ("[[say part]] [[hang]]", 700), (tool, 900), ("two [[hang]]", 0)]
-            .into_iter()
-            .enumerate()
-    {
+    let turns = [
+        ("zero [[hang]]", None),
+        ("one [[hang]]", Some(100)),
+        ("[[say part]] [[hang]]", Some(700)),
+        (tool, Some(900)),
+        ("two [[hang]]", Some(0)),
+    ];
+    for (number, (words, after_ms)) in turns.into_iter().enumerate() {
         let token = CancellationToken::new();
         let mut events = Vec::new();
         let end = {
@@ -95,7 +98,7 @@ async fn interrupt_and_go_on(fixture: &mut Fixture) {
             let mut turn = std::pin::pin!(turn);
             tokio::select! {
                 end = &mut turn => panic!("{words} ended by itself: {end:?}"),
-                () = running_for(terminal, after_ms) => token.cancel(),
+                () = running_for(terminal, words, after_ms) => token.cancel(),
             }
             turn.await
         };
@@ -115,9 +118,15 @@ async fn interrupt_and_go_on(fixture: &mut Fixture) {
     }
 }
 
-/// Waits until the screen says that a turn runs, and a while longer.
-async fn running_for(terminal: &Terminal, after_ms: u64) {
-    wait_for(terminal, "esc to interrupt").await;
+/// Waits until the screen says that the turn runs, and a while longer. Without a time, only waits until the
+/// screen shows the prompt, which may not be accepted then.
+async fn running_for(terminal: &Terminal, words: &str, after_ms: Option<u64>) {
+    const RUNNING: &str = "esc to interrupt";
+    let Some(after_ms) = after_ms else {
+        wait_for_any(terminal, &[words, RUNNING]).await;
+        return;
+    };
+    wait_for_any(terminal, &[RUNNING]).await;
     tokio::time::sleep(Duration::from_millis(after_ms)).await;
 }
 
@@ -137,7 +146,7 @@ async fn type_and_go_on(fixture: &mut Fixture) {
         let (text, enter) = keys.strip_suffix('\r').map_or((keys, false), |text| (text, true));
         viewer.write(&input::paste(text)).await.unwrap();
         if enter {
-            wait_for(&fixture.terminal, "[[say for a person]]").await;
+            wait_for_any(&fixture.terminal, &["[[say for a person]]"]).await;
             viewer.write(b"\r").await.unwrap();
         }
         viewer.resize(Size { rows, cols: 90 }).unwrap();
@@ -161,14 +170,15 @@ async fn type_and_go_on(fixture: &mut Fixture) {
     }
 }
 
-async fn wait_for(terminal: &Terminal, text: &str) {
-    for _ in 0..500 {
-        if terminal.screen_text().1.contains(text) {
+async fn wait_for_any(terminal: &Terminal, texts: &[&str]) {
+    for _ in 0..1500 {
+        let screen = terminal.screen_text().1;
+        if texts.iter().any(|text| screen.contains(text)) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("{text} is not on {}", terminal.screen_text().1);
+    panic!("none of {texts:?} is on {}", terminal.screen_text().1);
 }
 
 #[tokio::test]
