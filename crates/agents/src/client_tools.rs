@@ -169,7 +169,9 @@ impl ToolExchange {
                 return Some(output);
             }
             if calls.waiting.len() >= MAX_WAITING_CALLS {
-                let text = format!("{MAX_WAITING_CALLS} calls wait for their results already");
+                let text = format!(
+                    "{MAX_WAITING_CALLS} calls are already waiting for their results, which is the limit"
+                );
                 return Some(ToolOutput { content: json!(text), is_error: true });
             }
             let (sender, result) = oneshot::channel();

@@ -97,7 +97,9 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
     pub async fn next(&mut self) -> Result<Option<JsonLine>, LineError> {
         while let Some((bytes, permit)) = self.next_bytes().await? {
             if has_too_many_values(&bytes) {
-                tracing::warn!("dropped a line of an agent that has too many values");
+                tracing::warn!(
+                    "dropped a line of output from an agent: its JSON has too many values"
+                );
                 continue;
             }
             if let Some(line) = std::str::from_utf8(&bytes).ok().and_then(parse) {

@@ -43,7 +43,9 @@ impl AgentCatalog {
     ) -> Result<CatalogEntry, ApiError> {
         let _changing = self.changing.lock().await;
         if self.store.documents(app, kind, None).await?.len() >= MAX_DOCUMENTS {
-            let message = format!("the app has {MAX_DOCUMENTS} of these, which is the limit");
+            let message = format!(
+                "the app already has {MAX_DOCUMENTS} of these objects, which is the limit; delete one first"
+            );
             return Err(ApiError::bad_request(message));
         }
         let id = format!("{prefix}_{}", Uuid::new_v4().simple());

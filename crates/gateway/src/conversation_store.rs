@@ -187,7 +187,9 @@ impl Conversations {
                 return Ok((conversation, changed));
             }
         }
-        Err(ApiError::Internal(format!("others changed a conversation {MAX_ATTEMPTS} times")))
+        Err(ApiError::Internal(format!(
+            "the conversation could not be updated: other requests changed it during each of {MAX_ATTEMPTS} attempts; try again"
+        )))
     }
 
     fn check_size(&self, conversation: &StoredConversation) -> Result<(), ApiError> {

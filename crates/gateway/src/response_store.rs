@@ -156,8 +156,9 @@ impl Responses {
                     loaded => loaded?,
                 };
             if body["conversation"].is_object() {
-                let text =
-                    format!("the response {this} belongs to a conversation; use conversation");
+                let text = format!(
+                    "the response {this} belongs to a conversation; send `conversation` instead of `previous_response_id`"
+                );
                 return Err(wrong(text));
             }
             if !matches!(body["status"].as_str(), Some("completed" | "incomplete")) {

@@ -36,7 +36,7 @@ pub fn put_in_place(new: &Path, path: &Path, ending: &str) -> anyhow::Result<Opt
         let place = places.find(|place| !is_there(place)).with_context(|| {
             let path = path.display();
             format!(
-                "cannot keep {path}: all names are in use; delete or move old {path}{ending} files"
+                "cannot keep a copy of {path}: every name for it is taken; delete or move old {path}{ending} files"
             )
         })?;
         rename(path, &place)?;

@@ -42,7 +42,8 @@ pub fn capture_turn(args: capture_turn::Args) -> ExitCode {
 }
 
 pub fn session_start(args: session_start::Args) -> ExitCode {
-    let work = move |settings: &Arc<Resolved>, deadline| session_start::run(settings, &args, deadline);
+    let work =
+        move |settings: &Arc<Resolved>, deadline| session_start::run(settings, &args, deadline);
     match run_in_time(work) {
         Ok(text) => print(&text),
         Err(error) => print_error(&error),

@@ -94,7 +94,9 @@ pub fn install(
             is_new_file: text.is_none(),
             is_new_list: inserted.is_new_list,
         });
-        save(record).map_err(|error| format!("cannot note the change: {error}"))?;
+        save(record).map_err(|error| {
+            format!("cannot record what `hob setup` is about to change: {error}")
+        })?;
         Ok(Some(Some(inserted.text)))
     })?;
     Ok(())

@@ -218,7 +218,10 @@ pub fn model_progress(settings: &Resolved) -> Option<String> {
     Some(match model["state"].as_str()? {
         "loading" => format!("loading {folder}"),
         "failed" => stats["health"].as_str()?.to_owned(),
-        _ => format!("{folder} has embedded {} of {} turns", model["embedded"], model["of"]),
+        _ => format!(
+            "the model in {folder} has embedded {} of {} turns",
+            model["embedded"], model["of"]
+        ),
     })
 }
 

@@ -96,7 +96,7 @@ impl ServiceState {
                 Some("a unit that Hob did not write is there; Hob leaves it alone".to_owned())
             }
             ServiceState::OtherHome(home) => Some(format!(
-                "the service is that of another home; Hob leaves it alone: `HOB_HOME={} hob service uninstall` removes it",
+                "the service belongs to another home folder, so Hob left it unchanged; `HOB_HOME={} hob service uninstall` removes it",
                 shell_quoted(home)
             )),
             _ => None,

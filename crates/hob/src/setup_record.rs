@@ -55,7 +55,7 @@ impl SetupRecord {
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 anyhow::anyhow!(
-                    "{} is damaged ({error}), so Hob does not know what `hob setup` has changed; restore it from a backup, or remove it and undo its changes with `hob hooks uninstall` and `hob service uninstall`",
+                    "{} is damaged ({error}), so Hob does not know what `hob setup` changed; restore the file from a backup, or delete it and undo the setup with `hob hooks uninstall` and `hob service uninstall`",
                     path.display()
                 )
             }),

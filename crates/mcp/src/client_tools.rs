@@ -68,7 +68,7 @@ impl ServerHandler for ClientToolServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let id = context.meta.get(TOOL_USE_ID).and_then(Value::as_str).map(str::to_owned);
         let Some(id) = id else {
-            let message = format!("the call does not name its tool use in _meta[{TOOL_USE_ID:?}]");
+            let message = format!("the call has no tool use ID in _meta[{TOOL_USE_ID:?}]");
             return Err(ErrorData::invalid_params(message, None));
         };
         let input =

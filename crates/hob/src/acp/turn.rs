@@ -104,7 +104,7 @@ impl Turn<'_> {
         let turn = turns.iter().rev().find(|turn| turn["prompt"] == self.prompt);
         let turn = turn.ok_or_else(|| {
             anyhow::anyhow!(
-                "the server has no turn with this prompt; `hob sessions tail` shows what it has"
+                "the server did not receive this prompt; `hob sessions tail` shows the turns of the session"
             )
         })?;
         let is_ended = !turn["ended_at"].is_null();

@@ -24,7 +24,7 @@ Exit code: 3 if the server is not running.")]
 pub struct Args {
     /// ID of the session whose agent is asking
     session: Option<String>,
-    /// ID of one of the agent's own options, such as "allow_always", instead of a one-time answer; `--list --json` shows them
+    /// Answer with this option of the agent instead of a one-time answer; `--list --json` shows the IDs of its options
     #[arg(long, value_name = "OPTION")]
     option: Option<String>,
     /// List pending requests without answering any

@@ -88,8 +88,9 @@ fn capture_lines(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Va
         if !has_time_for_more(deadline) {
             totals.errors += 1;
             let path = args.path.display();
-            totals.problem =
-                Some(format!("{path} is too long for a hook; run `hob import {path}`"));
+            totals.problem = Some(format!(
+                "the transcript {path} is too large to read in a hook; run `hob import {path}`"
+            ));
             break;
         }
     }

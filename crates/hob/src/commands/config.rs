@@ -76,7 +76,7 @@ fn set(context: &Context, key: &str, value: &str, json: bool) -> anyhow::Result<
     let home = &context.settings.home;
     if !settings::SETTINGS.iter().any(|setting| setting.key == key) {
         errln!(
-            "hob: no setting has the key {key}; `hob config get` lists all, and agents and apps are tables in {}",
+            "hob: no setting has the key {key}; `hob config get` lists all settings. To configure agents and apps, edit {}",
             home.config().display()
         );
         return Ok(Exit::Failed);
@@ -94,7 +94,7 @@ fn set(context: &Context, key: &str, value: &str, json: bool) -> anyhow::Result<
     }
     if row.source != settings::Source::File {
         errln!(
-            "hob: saved, but {} overrides config.toml; remove it for the change to take effect",
+            "hob: saved to config.toml, but the change has no effect: the value from {} takes precedence",
             row.source
         );
     }

@@ -8,8 +8,8 @@ use crate::mcp_standby;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ClapArgs)]
 pub struct FromPlugin {
-    /// Client whose plugin runs this command: `claude` or `codex`. The command leaves the work to
-    /// the client's settings if they run it, too
+    /// Client whose plugin runs this command: `claude` or `codex`. If the client's settings also
+    /// run this command, the plugin's copy does nothing
     #[arg(long = "from-plugin", value_name = "CLIENT", value_parser = client)]
     client: Option<AgentClient>,
 }
@@ -46,7 +46,7 @@ impl FromPlugin {
 
 fn client(name: &str) -> Result<AgentClient, String> {
     let found = AgentClient::ALL.into_iter().find(|client| client.as_str() == name);
-    found.ok_or_else(|| format!("{name} is not a client with a plugin of Hob"))
+    found.ok_or_else(|| format!("Hob has no plugin for {name}"))
 }
 
 #[cfg(test)]

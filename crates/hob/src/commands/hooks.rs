@@ -111,9 +111,12 @@ fn state(report: &Report) -> (&'static str, String) {
         HookState::Partial { missing } => ("partial", format!("missing: {}", missing.join(", "))),
         HookState::Outdated { programs } => (
             "outdated",
-            format!("they run {}; run `hob hooks install` to update them", programs.join(", ")),
+            format!(
+                "the hooks call {}; to update them, run `hob hooks install`",
+                programs.join(", ")
+            ),
         ),
-        HookState::Plugin => ("plugin", "Hob's plugin brings the hooks".to_owned()),
+        HookState::Plugin => ("plugin", "Hob's plugin provides the hooks".to_owned()),
         HookState::Absent => ("absent", String::new()),
         HookState::Broken(reason) => ("broken", reason.clone()),
     }
@@ -152,6 +155,8 @@ fn plugin_note(report: &Report) -> Option<String> {
         HookState::Absent => {
             format!("The plugin {id} is enabled, but finds no `hob` on the PATH.")
         }
-        _ => format!("The plugin {id} is enabled; it leaves to these hooks what they handle."),
+        _ => format!(
+            "The plugin {id} is also enabled; it does nothing for events that these hooks handle."
+        ),
     })
 }

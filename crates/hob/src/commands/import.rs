@@ -35,7 +35,8 @@ const CLIENTS: &str =
 #[command(after_help = "\
 Without a path, imports the records of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude), Codex ($CODEX_HOME or ~/.codex), \
 Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot) and Cline. aider and SpecStory \
-write into your repositories: name a repository, or a folder of them. Hob never stores a turn twice, so you can run \
+keep their records inside your repositories: to import these, pass the path of a repository, or of a folder that \
+contains repositories. Hob never stores a turn twice, so you can run \
 this at any time and as often as you like.")]
 pub struct Args {
     /// Transcript files, or folders with transcripts

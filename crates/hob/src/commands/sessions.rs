@@ -16,7 +16,7 @@ use crate::view::View;
 /// How many of the latest turns are looked at for the one that a live message begins.
 const MAX_QUEUED_TURNS: usize = 50;
 
-/// List, follow and close sessions, or cancel their turns: your own and those of all apps
+/// List, follow and close sessions (yours and those of all apps), or cancel their running turns
 #[derive(ClapArgs)]
 #[command(after_help = "\
 IDs may be shortened to any unambiguous prefix.

@@ -94,7 +94,7 @@ settings! {
     }
     store_require_tls: bool {
         key: "store.require_tls", default: "true",
-        help: "Refuse a `store.url` on another machine that allows connections without TLS. Set it to false only for a database on a private network.",
+        help: "If the database is on another machine, refuse to start unless `store.url` requires TLS (`sslmode=require` or stricter). Set it to false only for a database on a private network.",
     }
     store_encrypt: bool {
         key: "store.encrypt", default: "true",
@@ -114,7 +114,7 @@ settings! {
     }
     backup_with_key: bool {
         key: "backup.with_key", default: "true",
-        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If `false`, keep a copy of `$HOB_HOME/key` elsewhere: without the key, the databases in a backup cannot be read. Uploads, deferred captures and `config.toml` are not encrypted in either case.",
+        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If `false`, keep a copy of `$HOB_HOME/key` elsewhere: without the key, the databases in a backup cannot be read. Uploads, `config.toml` and turns that still wait to be stored (`deferred-captures/`) are not encrypted in either case.",
     }
     cluster_lease: Duration {
         key: "cluster.lease_secs", default: "10", min: 2,
@@ -194,7 +194,7 @@ settings! {
     }
     hook_timeout: Duration {
         key: "memory.hook_timeout_secs", default: "2", min: 1,
-        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk. The agent waits for its hooks.",
+        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk; but the agent waits for its hooks, so a higher value can delay it.",
     }
     app_sessions: usize {
         key: "limits.app_sessions", default: "0", min: 0,

@@ -45,7 +45,10 @@ impl SessionCreator {
         if !request.client_tools.is_empty() {
             let server = McpServer::of_client(request.client_tools);
             if servers.iter().any(|other| other.name == server.name) {
-                let text = format!("mcp_servers: the name {:?} is taken by tools", server.name);
+                let text = format!(
+                    "mcp_servers: the name {:?} is reserved for the session's `tools`; choose another",
+                    server.name
+                );
                 return Err(SessionError::Invalid(text));
             }
             servers.push(server);

@@ -36,7 +36,7 @@ pub struct OpencodePartRow {
 #[derive(Debug, thiserror::Error)]
 pub enum OpencodeError {
     /// It is not a database that Hob knows.
-    #[error("not a database of OpenCode that Hob knows: {0}")]
+    #[error("not an OpenCode database in a format that Hob can read: {0}")]
     Unknown(String),
     #[error("cannot read the database: {0}")]
     Failed(#[from] rusqlite::Error),

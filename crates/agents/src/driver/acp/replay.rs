@@ -73,7 +73,9 @@ impl ReplayFilter {
             }
         };
         if tokio::time::timeout(MAX_REPLAY_TIME, quiet).await.is_err() {
-            tracing::warn!("an agent still replays its conversation; the prompt is sent now");
+            tracing::warn!(
+                "an agent is still replaying its conversation; Hob sends the prompt anyway"
+            );
         }
     }
 

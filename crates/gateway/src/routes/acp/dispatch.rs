@@ -15,7 +15,9 @@ pub(super) fn take(connection: &Connection, message: Value) {
     let id = message.get("id").cloned();
     if !connection.begin_request() {
         if let Some(id) = id {
-            let text = format!("{MAX_REQUESTS} requests of this connection run already");
+            let text = format!(
+                "this connection already has {MAX_REQUESTS} running requests, which is the limit"
+            );
             connection.send(None, answer(&id, Err(AcpError::new(INVALID_REQUEST, text))));
         }
         return;

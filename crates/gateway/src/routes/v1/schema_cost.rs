@@ -70,7 +70,7 @@ impl<'a> Graph<'a> {
         let number = self.edges.len();
         if depth > MAX_DEPTH || number >= MAX_SUBSCHEMAS {
             return Err(format!(
-                "has more than {MAX_SUBSCHEMAS} subschemas, or more than {MAX_DEPTH} within each other"
+                "has more than {MAX_SUBSCHEMAS} subschemas, or nests them more than {MAX_DEPTH} levels deep"
             ));
         }
         self.nodes.insert(std::ptr::from_ref(schema), number);
@@ -164,9 +164,9 @@ impl<'a> Graph<'a> {
             }
         }
         match self.cost(0, &reached, &mut costs) {
-            cost if cost > MAX_COST => {
-                Err(format!("has more than {MAX_COST} subschemas, each reference followed"))
-            }
+            cost if cost > MAX_COST => Err(format!(
+                "has more than {MAX_COST} subschemas after all references are expanded"
+            )),
             _ => Ok(()),
         }
     }

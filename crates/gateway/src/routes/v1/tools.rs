@@ -139,7 +139,7 @@ fn chosen(
 
 fn unsupported(place: &str, kind: &str) -> Problem {
     wrong(&format!(
-        "{place}.type: {kind:?} is not supported; the client can bring functions, and Claude Code has tools of its own"
+        "{place}.type: {kind:?} is not supported; use tools of type function (Claude Code also has built-in tools)"
     ))
 }
 

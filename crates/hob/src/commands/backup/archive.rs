@@ -70,7 +70,7 @@ fn append(
 pub(super) fn verify_archive(path: &Path, expected: &Manifest) -> anyhow::Result<()> {
     let found = read_archive(path, |name, content| Ok((name.to_owned(), digest(content)?)))?;
     if found.into_iter().collect::<BTreeMap<_, _>>() != expected.digests {
-        bail!("the backup differs from what was saved when it is read back; try again");
+        bail!("the backup file does not contain what was written to it; try again");
     }
     Ok(())
 }
@@ -101,7 +101,11 @@ pub(super) fn read_archive<T>(
     let mut results = Vec::new();
     for entry in archive.entries()? {
         let mut entry = entry?;
-        let name = entry.path()?.to_str().context("a name that is not UTF-8")?.to_owned();
+        let name = entry
+            .path()?
+            .to_str()
+            .context("the backup contains a file name that is not UTF-8")?
+            .to_owned();
         if name != MANIFEST {
             results.push(take(&name, &mut entry)?);
         }

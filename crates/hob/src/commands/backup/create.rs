@@ -26,7 +26,7 @@ use crate::settings::Resolved;
 /// Save the databases, the key, the settings and uploaded files to one file; works while the server is running
 #[derive(ClapArgs)]
 #[command(after_help = "\
-The databases in the file are encrypted. Uploads, deferred captures and config.toml are not. By default the file contains \
+The databases in the file are encrypted. Uploads, config.toml and turns that still wait to be stored (`deferred-captures/`) are not. By default the file contains \
 the key, so anyone who has the file can read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. Hob reads the \
 file back before it reports success. Workspaces of sessions are not saved.")]
 pub struct BackupArgs {
@@ -68,9 +68,7 @@ pub fn backup(context: &Context, args: &BackupArgs) -> anyhow::Result<Exit> {
     refuse_agents(context, "hob backup")?;
     let settings = &context.settings;
     if let Some(url) = &settings.values.store_url {
-        errln!(
-            "hob: the data is in {url}: save it with pg_dump, and keep a copy of the file `key` of the home"
-        );
+        errln!("hob: the data is in {url}: save it with pg_dump, and keep a copy of $HOB_HOME/key");
         return Ok(Exit::WrongState);
     }
     if args.file.exists() && !args.force {

@@ -71,7 +71,9 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
         .with_context(|| format!("cannot write {}", unfinished.display()))?;
     let before = put_in_place(home, &manifest, folder.path()).with_context(|| {
         let file = args.file.display();
-        format!("the restore did not finish; mend this, then run `hob restore {file}` again")
+        format!(
+            "the restore did not finish (run `hob restore {file}` again after fixing the cause)"
+        )
     })?;
     Inventory::new(home).reset()?;
     fs::remove_file(&unfinished)?;
@@ -85,7 +87,9 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
         );
         let waiting = fs::read_dir(before.join(DEFERRED)).into_iter().flatten().flatten().count();
         if waiting > 0 {
-            outln!("{waiting} deferred captures that the server had not stored yet are there, too");
+            outln!(
+                "{waiting} files with turns that still wait to be stored (`deferred-captures/`) were restored, too"
+            );
         }
     }
     Ok(Exit::Done)

@@ -18,7 +18,7 @@ use crate::view::View;
     after_help = "Exit code: 1 if a check failed, else 0. Warnings do not count as failures."
 )]
 pub struct Args {
-    /// Also verify every page of the databases, and read every uploaded file and every capture that waits in `deferred-captures/`; takes longer
+    /// Also verify every page of the databases, and read every uploaded file and the turns that still wait to be stored (`deferred-captures/`); takes longer
     #[arg(long)]
     deep: bool,
     /// Print {"checks":[…],"settings":[…]}

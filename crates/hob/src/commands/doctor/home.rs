@@ -32,7 +32,9 @@ pub fn folder(settings: &Resolved) -> Check {
         Some(path) => {
             let path = path.display();
             let fix = format!("run `chmod go-rwx {path}`");
-            let text = format!("only the folder's mode keeps other users from {path}");
+            let text = format!(
+                "the mode of {path} lets other users read it; only the mode of its folder keeps them out"
+            );
             check::warning("home", text, fix)
         }
     }

@@ -144,12 +144,12 @@ fn hooks_of(client: AgentClient, folders: &ClientFolders, hob: &std::path::Path)
             check::passed("hooks", format!("{name}: installed in {file}"))
         }
         HookState::Installed => {
-            let text = format!("{name}: installed in {file}, but they may not run");
+            let text = format!("{name}: the hooks in {file} may not run");
             check::warning("hooks", text, report.notes.join(" "))
         }
         HookState::Plugin => {
             let id = report.plugin.unwrap_or_default();
-            check::passed("hooks", format!("{name}: the plugin {id} brings them"))
+            check::passed("hooks", format!("{name}: the plugin {id} provides the hooks"))
         }
         HookState::Partial { missing } => {
             let text = format!("{name}: {file} has no hooks for {}", missing.join(", "));

@@ -77,7 +77,7 @@ impl<'a> Setup<'a> {
                 HookState::Installed => (StepState::Unchanged, "hooks are installed".to_owned()),
                 HookState::Plugin => {
                     let id = report.plugin.unwrap_or_default();
-                    (StepState::Unchanged, format!("the plugin {id} brings the hooks"))
+                    (StepState::Unchanged, format!("the plugin {id} provides the hooks"))
                 }
                 HookState::Broken(reason) => (StepState::Failed, reason),
                 _ => (StepState::Planned, "add hooks that remember every session".to_owned()),
@@ -102,7 +102,7 @@ impl<'a> Setup<'a> {
                 (StepState::Planned, "let the MCP server run this `hob`".to_owned())
             }
             Ok(EntryState::Absent) if self.plugin_serves(client) => {
-                (StepState::Unchanged, "the plugin brings the MCP server".to_owned())
+                (StepState::Unchanged, "the plugin provides the MCP server".to_owned())
             }
             Ok(EntryState::Absent) => {
                 (StepState::Planned, "add `hob mcp`, so that the agent can recall".to_owned())

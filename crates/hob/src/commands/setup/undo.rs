@@ -55,7 +55,7 @@ impl Undo<'_> {
             return None;
         }
         let detail = format!(
-            "`hob setup` of this home did not add these hooks; `hob hooks uninstall --client {}` removes them",
+            "`hob setup` did not add these hooks for this home folder, so it keeps them; `hob hooks uninstall --client {}` removes them",
             client.as_str()
         );
         let step = Step::new(StepKind::Hooks(client), StepState::Skipped, detail);

@@ -83,7 +83,7 @@ pub(super) async fn create(
     description: Description,
 ) -> Result<DescribedSession, ApiError> {
     let Some(version) = description.agent.clone() else {
-        return Err(ApiError::Internal("a session without an agent".to_owned()));
+        return Err(ApiError::Internal("the stored session has no agent".to_owned()));
     };
     let (agent, model) = agents::resolve_model(gateway, &version.model);
     let title = description.title.as_ref().map(|title| ("title".to_owned(), json!(title)));

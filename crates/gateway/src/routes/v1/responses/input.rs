@@ -63,7 +63,7 @@ pub(super) fn check_calls<'a>(items: impl Iterator<Item = &'a Value>) -> Result<
                 Some(count) => *count -= 1,
                 None => {
                     return Err(wrong(&format!(
-                        "input: no function call has the call_id {id:?}, or it has an output"
+                        "input: no function call with the call_id {id:?} is waiting for an output"
                     )));
                 }
             },

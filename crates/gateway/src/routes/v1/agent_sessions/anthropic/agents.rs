@@ -113,7 +113,8 @@ pub(in super::super) async fn update(
         }
         let mut version = document.newest().clone();
         if body.version.is_some_and(|number| number != version.version) {
-            let text = format!("version: the agent has version {} by now", version.version);
+            let text =
+                format!("version: out of date; the agent's current version is {}", version.version);
             return Err(ApiError::bad_request(text));
         }
         if let Some(value) = &body.model {

@@ -113,7 +113,7 @@ async fn prepare(
     let prompts = match body.input.as_ref().filter(|input| !input.is_null()) {
         Some(input) => prompts(gateway, app, input, "input").await?,
         None if is_streamed => {
-            return Err(Problem::invalid("stream: needs an input"));
+            return Err(Problem::invalid("stream: can be true only if `input` is sent"));
         }
         None => Vec::new(),
     };
