@@ -28,7 +28,8 @@ pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<OpenLedg
         }
         return Ok(OpenLedger { ledger, cluster: None });
     };
-    let ledger = Arc::new(PostgresLedger::connect(url).await?);
+    let ledger =
+        Arc::new(PostgresLedger::connect(url, key, settings.values.store_encrypt.into()).await?);
     let store: Arc<dyn ClusterStore> = ledger.clone();
     let cluster = Some(ClusterOptions {
         store,

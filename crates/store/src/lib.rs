@@ -19,12 +19,12 @@ pub use ledger::migrate::{ledger_to_postgres, ledger_to_sqlite};
 pub use ledger::postgres::{PostgresLedger, ServerState};
 pub use ledger::sqlite::Ledger;
 pub use memory::migrate::{memory_to_postgres, memory_to_sqlite};
-pub use memory::postgres::{Encryption, ExclusiveLock, PostgresMemory};
+pub use memory::postgres::{ExclusiveLock, PostgresMemory};
 pub use memory::sqlite::Memory;
 pub use migrate::{
     Analyse, Analysed, MigrateError, MigratedTable, Migration, MigrationProgress, ReportProgress,
 };
-pub use postgres::{BadUrl, ConnectError, StoreUrl};
+pub use postgres::{BadUrl, ConnectError, Encryption, StoreUrl};
 pub use salvage::{SalvagedTable, salvage_ledger, salvage_memory};
 pub use sqlite::{
     Access, DatabaseState, MemoryMark, OpenError, OpencodeDatabase, OpencodeError, OpencodePartRow,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use hob_domain::{DataKey, LedgerStore};
-use hob_store::{Ledger, PostgresLedger};
+use hob_store::{Encryption, Ledger, PostgresLedger};
 use hob_testkit::store_contract::Fixture;
 use hob_testkit::{MemoryLedger, Postgres, every_contract};
 
@@ -24,7 +24,9 @@ struct Database(String);
 #[async_trait]
 impl Fixture for Database {
     async fn open(&self) -> Arc<dyn LedgerStore> {
-        Arc::new(PostgresLedger::connect(&self.0.parse().unwrap()).await.unwrap())
+        let url = self.0.parse().unwrap();
+        let key = DataKey::from_bytes([7; 32]);
+        Arc::new(PostgresLedger::connect(&url, &key, Encryption::On).await.unwrap())
     }
 }
 

@@ -74,10 +74,10 @@ damaged are left unchanged.")]
         #[arg(long)]
         json: bool,
     },
-    /// Let the server start although a database is missing or has lost changes; run `hob stop` first
+    /// Allow the server to start even though a database is missing or has lost recent changes; run `hob stop` first
     #[command(after_help = "\
-A missing database is created empty at the next start, and lost changes stay lost, so try `hob restore` first. Transcripts \
-that still exist are captured again.")]
+A missing database is created empty at the next start, and lost changes stay lost, so try `hob restore` first. \
+Then start the server, and run `hob import` to bring back the conversations whose transcripts still exist.")]
     AcceptLoss {
         /// Skip the confirmation prompt
         #[arg(long)]
@@ -203,7 +203,7 @@ async fn migrate_to_postgres(
         true => Some(Memory::open(&home.memory(), key, BUSY_TIMEOUT)?),
         false => None,
     };
-    let server = server(settings, url).await?;
+    let server = server(settings, key, url).await?;
     let mut moves = vec![ledger_to_postgres(&ledger, &server)];
     let _alone;
     if let Some(memory) = memory {
@@ -234,7 +234,7 @@ async fn migrate_to_sqlite(
     key: &DataKey,
     tell: ReportProgress<'_>,
 ) -> anyhow::Result<Vec<MigratedTable>> {
-    let server = server(settings, url).await?;
+    let server = server(settings, key, url).await?;
     let memory =
         PostgresMemory::connect(url, key, settings.values.store_encrypt.into(), BUSY_TIMEOUT)
             .await?;
@@ -271,8 +271,13 @@ async fn migrate_to_sqlite(
     Ok(moved)
 }
 
-async fn server(settings: &Resolved, url: &StoreUrl) -> anyhow::Result<PostgresLedger> {
-    let server = PostgresLedger::connect(url).await?;
+async fn server(
+    settings: &Resolved,
+    key: &DataKey,
+    url: &StoreUrl,
+) -> anyhow::Result<PostgresLedger> {
+    let encryption = settings.values.store_encrypt.into();
+    let server = PostgresLedger::connect(url, key, encryption).await?;
     if let Some(node) =
         server.nodes().await?.into_iter().find(|node| node.age < settings.values.cluster_lease)
     {

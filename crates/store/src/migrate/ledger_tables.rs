@@ -2,6 +2,7 @@
 
 use super::cells::Row;
 use super::part::Part;
+use crate::postgres::text_cipher::TextKind;
 
 /// A table of the ledger, and how each database reads and writes its rows.
 pub(crate) struct Table {
@@ -48,6 +49,8 @@ pub(crate) enum ColumnType {
     Real,
     /// A text of which PostgreSQL stores the SHA-256.
     Hashed,
+    /// A text that PostgreSQL stores encrypted.
+    Sealed(TextKind),
 }
 
 impl Part for &'static Table {
@@ -68,7 +71,10 @@ impl Part for &'static Table {
     }
 }
 
-use ColumnType::{Hashed, Number, Real, Text};
+use ColumnType::{Hashed, Number, Real, Sealed, Text};
+
+const SETUP: ColumnType = Sealed(TextKind::Setup);
+const DOCUMENT: ColumnType = Sealed(TextKind::Document);
 
 pub(crate) const TABLES: &[&Table] = &[
     &Table {
@@ -94,7 +100,7 @@ pub(crate) const TABLES: &[&Table] = &[
     &Table {
         name: "sessions",
         columns: &[
-            Text, Text, Text, Text, Text, Text, Text, Text, Text, Number, Number, Number, Number, Text,
+            Text, Text, Text, SETUP, SETUP, Text, SETUP, Text, SETUP, Number, Number, Number, Number, Text,
             Number, Number, Number, Number, Real, Number, Number,
         ],
         key: 1,
@@ -136,8 +142,9 @@ pub(crate) const TABLES: &[&Table] = &[
     &Table {
         name: "turns",
         columns: &[
-            Text, Number, Text, Text, Text, Text, Text, Number, Number, Number, Hashed, Text, Number,
-            Number, Number, Number, Real, Number, Text,
+            Text, Number, Text, Sealed(TextKind::Prompt), Sealed(TextKind::Answer), Text,
+            Sealed(TextKind::TurnError), Number, Number, Number, Hashed, Text, Number, Number, Number,
+            Number, Real, Number, Sealed(TextKind::Files),
         ],
         key: 2,
         identifies_store: false,
@@ -173,7 +180,7 @@ pub(crate) const TABLES: &[&Table] = &[
     },
     &Table {
         name: "events",
-        columns: &[Text, Number, Number, Text, Number, Text, Number],
+        columns: &[Text, Number, Number, Text, Number, Sealed(TextKind::Event), Number],
         key: 2,
         identifies_store: false,
         sqlite: Statements {
@@ -225,7 +232,7 @@ pub(crate) const TABLES: &[&Table] = &[
     },
     &Table {
         name: "documents",
-        columns: &[Text, Text, Number, Text, Text, Text],
+        columns: &[Text, Text, Number, DOCUMENT, DOCUMENT, Text],
         key: 2,
         identifies_store: false,
         sqlite: Statements {
@@ -245,7 +252,7 @@ pub(crate) const TABLES: &[&Table] = &[
     },
     &Table {
         name: "outbox",
-        columns: &[Number, Text, Text],
+        columns: &[Number, Text, Sealed(TextKind::Outbox)],
         key: 1,
         identifies_store: false,
         sqlite: Statements {

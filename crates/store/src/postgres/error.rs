@@ -38,7 +38,7 @@ pub enum ConnectError {
     )]
     OtherEncryption { url: String, encrypted: bool },
     #[error(
-        "the migration into the memory in {url} is incomplete: run `hob store migrate --from sqlite --to postgres` again"
+        "the migration to {url} is incomplete; to finish it, run `hob store migrate --from sqlite --to postgres` again"
     )]
     HalfMoved { url: String },
     #[error("`hob store migrate` is running on {url}; try again when it is done")]

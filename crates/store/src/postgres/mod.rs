@@ -5,9 +5,11 @@ pub(crate) mod connections;
 mod error;
 pub(crate) mod migrations;
 pub(crate) mod text;
+pub(crate) mod text_cipher;
 pub(crate) mod tls;
 mod url;
 
 pub(crate) use connect::{connect, connect_failed};
 pub use error::ConnectError;
+pub use text_cipher::Encryption;
 pub use url::{BadUrl, StoreUrl};

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hob_domain::{DataKey, secret::hex};
+use hob_domain::DataKey;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
-use super::database::{BUSY_TIMEOUT, connect};
+use super::database::{BUSY_TIMEOUT, connect, key_literal};
 use super::error::{OpenError, open_error};
 
 /// Copies a database to a new file with the same key. Others may read and write it meanwhile: the copy is what it held at
@@ -18,7 +18,7 @@ pub fn copy_database(from: &Path, key: &DataKey, to: &Path) -> Result<(), OpenEr
     let run = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut target = Connection::open_with_flags(to, flags)?;
-        target.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
+        target.pragma_update(None, "key", key_literal(key).as_str())?;
         target.pragma_update(None, "cipher_log_level", "NONE")?;
         let backup = Backup::new(&source, &mut target)?;
         // All pages at once: a reader of a write-ahead log does not block its writers, and is not restarted by them.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hob_domain::{DataKey, StoreError, secret::hex};
+use hob_domain::{DataKey, StoreError};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
 use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
 
 use super::error::{OpenError, failed, open_error};
 use super::migrations::{self, Schema};
@@ -181,9 +182,19 @@ pub fn rekey(path: &Path, old: &DataKey, new: &DataKey) -> Result<(), OpenError>
         // Changing the key rewrites every page, which does not suit the write-ahead log.
         connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        connection.pragma_update(None, "rekey", format!("x'{}'", hex(new.expose())))
+        connection.pragma_update(None, "rekey", key_literal(new).as_str())
     };
     run().map_err(|error| open_error(path, error))
+}
+
+/// Returns the key as SQLCipher takes it. Its memory is overwritten when it is dropped.
+pub(super) fn key_literal(key: &DataKey) -> Zeroizing<String> {
+    let digits = key.to_hex();
+    let mut literal = Zeroizing::new(String::with_capacity(digits.len() + 3));
+    literal.push_str("x'");
+    literal.push_str(&digits);
+    literal.push('\'');
+    literal
 }
 
 /// Returns whether this key opens the file. Blocks.
@@ -201,7 +212,7 @@ pub(crate) fn connect(
 ) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
+    connection.pragma_update(None, "key", key_literal(key).as_str())?;
     // Errors are returned; SQLCipher would also print them on standard error.
     connection.pragma_update(None, "cipher_log_level", "NONE")?;
     connection.busy_timeout(busy)?;
@@ -274,7 +285,7 @@ fn read_only_connection(path: &Path, key: &DataKey) -> rusqlite::Result<Connecti
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;
-    connection.pragma_update(None, "key", format!("x'{}'", hex(key.expose())))?;
+    connection.pragma_update(None, "key", key_literal(key).as_str())?;
     connection.pragma_update(None, "cipher_log_level", "NONE")?;
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
@@ -340,7 +351,7 @@ mod tests {
         let key = DataKey::from_bytes([7; 32]);
         // The other process has not switched to a write-ahead log yet.
         let other = Connection::open(&path).unwrap();
-        other.pragma_update(None, "key", format!("x'{}'", hex(key.expose()))).unwrap();
+        other.pragma_update(None, "key", key_literal(&key).as_str()).unwrap();
         other.execute_batch("CREATE TABLE there (n); BEGIN IMMEDIATE").unwrap();
         let failed = connect(&path, &key, OpenFlags::empty(), Duration::ZERO).unwrap_err();
         assert_eq!(failed.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy));

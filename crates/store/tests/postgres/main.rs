@@ -13,10 +13,10 @@ use hob_domain::session::{
     SessionSetup, SessionStore, SessionlessTurn, TurnRange, TurnState, TurnUsage,
 };
 use hob_domain::{
-    AgentName, App, AppFilter, AppName, AppStore, ClusterStore, CommandFilter, Lease, NodeId,
-    NodeStore, StoreError, Timestamp, Token,
+    AgentName, App, AppFilter, AppName, AppStore, ClusterStore, CommandFilter, DataKey, Lease,
+    NodeId, NodeStore, StoreError, Timestamp, Token,
 };
-use hob_store::{ConnectError, PostgresLedger};
+use hob_store::{ConnectError, Encryption, PostgresLedger};
 use hob_testkit::Postgres;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -27,8 +27,13 @@ fn server() -> &'static Postgres {
     SERVER.get_or_init(Postgres::start_shared)
 }
 
+async fn connect(url: &str) -> Result<PostgresLedger, ConnectError> {
+    let key = DataKey::from_bytes([7; 32]);
+    PostgresLedger::connect(&url.parse().unwrap(), &key, Encryption::On).await
+}
+
 async fn open(url: &str) -> PostgresLedger {
-    PostgresLedger::connect(&url.parse().unwrap()).await.unwrap()
+    connect(url).await.unwrap()
 }
 
 fn at(second: i64) -> Timestamp {
@@ -173,7 +178,7 @@ async fn the_schema_is_made_once_and_a_newer_one_is_left_alone() {
     assert_eq!(state.schema, Some(state.known));
     assert!(state.version.starts_with(|c: char| c.is_ascii_digit()));
     server.sql(&url, "INSERT INTO hob.migrations (step) VALUES (1000)");
-    let newer = PostgresLedger::connect(&url.parse().unwrap()).await;
+    let newer = connect(&url).await;
     assert!(matches!(newer, Err(ConnectError::Newer { found: 1000, .. })));
 }
 
@@ -229,13 +234,13 @@ async fn databases_of_older_schemas_are_refused() {
     let server = server();
     let url = old_database(server);
     server.sql(&url, "DELETE FROM hob.migrations WHERE step > 5");
-    let refused = PostgresLedger::connect(&url.parse().unwrap()).await;
+    let refused = connect(&url).await;
     assert!(matches!(refused, Err(ConnectError::Older { found: 5, .. })));
     // A row that was stored before schema 6 has no sealed digest of its words.
     let url = old_database(server);
     let row = "INSERT INTO hob.memory_forgotten (speaker, session, words) VALUES ('', '', '')";
     server.sql(&url, row);
-    let refused = PostgresLedger::connect(&url.parse().unwrap()).await.err().unwrap().to_string();
+    let refused = connect(&url).await.err().unwrap().to_string();
     assert!(refused.contains("sealed digests"), "{refused}");
 }
 
@@ -256,14 +261,14 @@ async fn a_database_that_is_not_there_is_told_without_the_password() {
             "cert",
         ),
     ] {
-        let error = PostgresLedger::connect(&url.parse().unwrap()).await.err().expect(&url);
+        let error = connect(&url).await.err().expect(&url);
         let text = format!("{error} {error:?}");
         assert!(text.contains(word) && !text.contains("s3cret"), "{text}");
     }
     let latin = "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0";
     server.sql(&server.url(), latin);
     let url = server.url_of("hob", "latin");
-    let latin = PostgresLedger::connect(&url.parse().unwrap()).await;
+    let latin = connect(&url).await;
     assert!(matches!(latin, Err(ConnectError::Encoding { .. })));
 }
 

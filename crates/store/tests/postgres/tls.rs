@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hob_domain::{AppFilter, AppStore};
-use hob_store::PostgresLedger;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -14,7 +13,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::server;
+use super::{connect, server};
 
 /// Returns the path of a certificate or key in `tests/fixtures/tls`.
 fn fixture(name: &str) -> PathBuf {
@@ -65,7 +64,7 @@ async fn assert_connects(certificate: &str, cases: &[(&str, &str, Option<&str>, 
             "postgres://hob@{host}:{port}/{name}?sslmode={mode}{}",
             root.clone().unwrap_or_default()
         );
-        let connected = PostgresLedger::connect(&url.parse().unwrap()).await;
+        let connected = connect(&url).await;
         assert_eq!(connected.is_ok(), *works, "{host} {mode} {root:?}: {:?}", connected.err());
         if let Ok(ledger) = connected {
             assert!(ledger.apps(AppFilter::All).await.unwrap().is_empty());
@@ -126,6 +125,6 @@ async fn server_without_encryption_gets_nothing_where_it_is_required() {
         rest
     });
     let url = format!("postgres://hob:s3cret@127.0.0.1:{port}/x?sslmode=require");
-    assert!(PostgresLedger::connect(&url.parse().unwrap()).await.is_err());
+    assert!(connect(&url).await.is_err());
     assert_eq!(tasks.join_next().await.unwrap().unwrap(), b"", "no name and no password was sent");
 }

@@ -60,6 +60,39 @@ fn ledger_and_memory_are_in_the_database() {
     assert_eq!(server().sql(&url, fences), "1|2|t");
 }
 
+/// Prompts, answers, events, system prompts, MCP servers, uploads and documents were in clear in the database.
+#[test]
+fn nothing_that_was_said_is_in_clear_in_the_database() {
+    const MARK: &str = "zx81-Lighthouse";
+    let api = Backend::Postgres.api("");
+    let servers = json!([{"name": "m", "command": "true", "args": [], "env": [{"name": "K", "value": MARK}]}]);
+    let setup =
+        json!({"agent": "acp", "meta": {"note": MARK}, "system": MARK, "mcp_servers": servers});
+    let id = api.create(&setup);
+    assert!(api.ask(&id, &format!("[[say {MARK}]]")).contains(MARK));
+    let upload = api.server.upload(Some(&api.token), &format!("{MARK}.txt"), MARK.as_bytes());
+    assert_eq!(upload.status, 200, "{upload:?}");
+    let body = json!({"metadata": {"about": MARK}});
+    let made = api.server.post("/v1/conversations", Some(&api.token), &body);
+    assert_eq!(made.status, 200, "{made:?}");
+    let url = address(&api.home);
+    let names = "SELECT tablename FROM pg_tables WHERE schemaname = 'hob'";
+    let hex: String = MARK.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut bytes = 0;
+    for table in server().sql(&url, names).lines() {
+        let rows = server().sql(&url, &format!("SELECT t::text FROM hob.{table} t"));
+        assert!(!rows.contains(MARK) && !rows.contains(&hex), "in {table}: {rows}");
+        bytes += rows.len();
+    }
+    assert!(bytes > 2000, "the tables are not empty");
+    let described = api.describe(&id);
+    assert_eq!(described["meta"]["note"], MARK, "{described}");
+    let log = format!("{:?}", api.log(&id));
+    assert!(log.contains(MARK), "{log}");
+    let read = api.get(&format!("/v1/conversations/{}", made.json()["id"].as_str().unwrap()));
+    assert_eq!(read.json()["metadata"]["about"], MARK, "{read:?}");
+}
+
 /// Apps are created, listed and revoked in the database, with and without a server.
 #[test]
 fn app_commands_work_on_the_database() {

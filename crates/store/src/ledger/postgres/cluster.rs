@@ -13,8 +13,9 @@ use super::PostgresLedger;
 use super::heartbeat::{self, CHANNEL};
 use super::session_rows::{id as session_id, key};
 use crate::postgres::connections::{Again, Values};
-use crate::postgres::text::{put, take};
-use crate::values::app_name;
+use crate::postgres::text::put;
+use crate::postgres::text_cipher::{TextCipher, TextKind};
+use crate::values::{app_name, damaged};
 
 /// The maximum number of sessions per notification, whose payload is limited to 8,000 bytes.
 const MAX_NOTIFIED_SESSIONS: usize = 200;
@@ -73,9 +74,9 @@ impl ClusterStore for PostgresLedger {
     async fn enqueue_command(&self, command: &RemoteCommand) -> Result<(), StoreError> {
         let sql = "INSERT INTO hob.commands (id, app, session, body) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING";
-        let body = command.body.to_json();
+        let body = self.texts.seal(TextKind::Command, &command.body.to_json());
         let values: Values<'_> =
-            &[&command.id, &command.app.as_str(), &key(&command.session), &put(&body)];
+            &[&command.id, &command.app.as_str(), &key(&command.session), &body];
         self.connections.query(Again::Harmless, sql, values).await.map(drop)
     }
 
@@ -96,12 +97,13 @@ impl ClusterStore for PostgresLedger {
         );
         let rows = self.connections.query(Again::Harmless, &sql, &[&value]).await?;
         let command = |row: &tokio_postgres::Row| {
-            let outcome = row.get::<_, Option<String>>(4).map(take);
+            let text = |stored: String| self.texts.open(TextKind::Command, stored);
+            let outcome = row.get::<_, Option<String>>(4).map(text).transpose()?;
             Ok(RemoteCommand {
                 id: row.get(0),
                 app: app_name(row.get(1))?,
                 session: session_id(row.get(2))?,
-                body: SessionCommand::from_json(&take(row.get(3))),
+                body: SessionCommand::from_json(&text(row.get(3))?),
                 outcome: outcome.map(|outcome| CommandOutcome::from_json(&outcome)),
             })
         };
@@ -113,9 +115,9 @@ impl ClusterStore for PostgresLedger {
         command: &str,
         outcome: &CommandOutcome,
     ) -> Result<(), StoreError> {
-        let outcome = outcome.to_json();
+        let outcome = self.texts.seal(TextKind::Command, &outcome.to_json());
         let sql = "UPDATE hob.commands SET outcome = $2 WHERE id = $1 AND outcome IS NULL";
-        self.connections.query(Again::Harmless, sql, &[&command, &put(&outcome)]).await.map(drop)
+        self.connections.query(Again::Harmless, sql, &[&command, &outcome]).await.map(drop)
     }
 
     async fn remove_command(&self, command: &str) -> Result<(), StoreError> {
@@ -162,8 +164,10 @@ impl ClusterStore for PostgresLedger {
         let sql = "INSERT INTO hob.files (app, id, part, last, name, bytes)
              VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
         let number = i32::try_from(part.part).unwrap_or(i32::MAX);
-        let values: Values<'_> =
-            &[&part.app.as_str(), &part.id, &number, &part.last, &put(&part.name), &part.bytes];
+        let name = self.texts.seal(TextKind::Upload, &part.name);
+        let sealed = self.texts.seal_bytes(TextKind::Upload, &part.bytes);
+        let bytes = sealed.as_ref().unwrap_or(&part.bytes);
+        let values: Values<'_> = &[&part.app.as_str(), &part.id, &number, &part.last, &name, bytes];
         self.connections.query(Again::Harmless, sql, values).await.map(drop)
     }
 
@@ -180,12 +184,20 @@ impl ClusterStore for PostgresLedger {
         let number = i32::try_from(part).unwrap_or(i32::MAX);
         let values: Values<'_> = &[&app.as_str(), &put(id), &number];
         let row = self.connections.query_one(Again::Harmless, sql, values).await?;
-        Ok(row.map(|row| FilePart {
+        let Some(row) = row else { return Ok(None) };
+        let (stored, mut bytes): (String, Vec<u8>) = (row.get(0), row.get(2));
+        // The bytes are encrypted if the name is.
+        if TextCipher::is_sealed(&stored) {
+            let opened = self.texts.open_bytes(TextKind::Upload, &bytes);
+            bytes = opened.ok_or_else(|| damaged("an upload"))?;
+        }
+        let name = self.texts.open(TextKind::Upload, stored)?;
+        Ok(Some(FilePart {
             app: app.clone(),
             id: id.to_owned(),
-            name: take(row.get(0)),
+            name,
             part,
-            bytes: row.get(2),
+            bytes,
             last: row.get(1),
         }))
     }

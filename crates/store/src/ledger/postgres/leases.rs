@@ -12,6 +12,7 @@ use super::fences::fence;
 use super::session_rows::key;
 use super::turns::interrupt;
 use crate::postgres::connections::{Again, Client, Connections, Values};
+use crate::postgres::text_cipher::TextCipher;
 use crate::values::damaged;
 
 #[async_trait]
@@ -43,21 +44,23 @@ impl NodeStore for PostgresLedger {
 
 /// Acquires the lease on a session unless a live node holds it, and interrupts the turns that ran under the old one.
 pub(super) async fn acquire(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     id: &SessionId,
     node: &NodeId,
     lease_timeout: Duration,
     now: Timestamp,
 ) -> Result<LeaseOutcome, StoreError> {
     // Reading the holder is cheaper than trying to acquire, and blocks no writer.
-    let holder = live_holder(connections, id, lease_timeout).await?;
+    let holder = live_holder(&ledger.connections, id, lease_timeout).await?;
     if let Some(holder) = holder.filter(|holder| holder != node) {
         return Ok(LeaseOutcome::HeldBy(holder));
     }
-    connections
-        .transaction(
-            |client| async move { acquire_locked(&client, id, node, lease_timeout, now).await },
-        )
+    let texts = &ledger.texts;
+    ledger
+        .connections
+        .transaction(|client| async move {
+            acquire_locked(&client, texts, id, node, lease_timeout, now).await
+        })
         .await
 }
 
@@ -85,6 +88,7 @@ async fn live_holder(
 /// Acquires a lease after locking the session's head, which settles concurrent attempts.
 async fn acquire_locked(
     client: &Client,
+    texts: &TextCipher,
     id: &SessionId,
     node: &NodeId,
     lease_timeout: Duration,
@@ -112,6 +116,6 @@ async fn acquire_locked(
     let statement = client.prepare_cached(sql).await?;
     let taken = client.query_one(&statement, &[&session, &node.as_str()]).await?;
     let fence = taken.get::<_, i64>(0) as u64;
-    let interrupted = interrupt(client, session, &app, now).await?;
+    let interrupted = interrupt(client, texts, session, &app, now).await?;
     Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence }, interrupted))
 }

@@ -7,6 +7,7 @@ use tokio_postgres::types::ToSql;
 use super::PostgresLedger;
 use crate::migrate::{Cell, ColumnType, Endpoint, Row, Table};
 use crate::postgres::text::{put as put_text, take as take_text};
+use crate::postgres::text_cipher::TextCipher;
 use crate::values::damaged;
 
 /// The values of one column in many rows.
@@ -33,13 +34,13 @@ impl Endpoint<&'static Table> for PostgresLedger {
         let values: Vec<&(dyn ToSql + Sync)> =
             after.iter().map(|value| value.as_ref() as &(dyn ToSql + Sync)).collect();
         let rows = self.read_rows(&sql, &values).await?;
-        Ok(rows.iter().map(|row| cells(row, table.columns)).collect())
+        rows.iter().map(|row| cells(row, table.columns, &self.texts)).collect()
     }
 
     async fn put(&self, table: &'static Table, rows: Vec<Row>) -> Result<(), StoreError> {
         let mut columns = Vec::new();
         for (index, kind) in table.columns.iter().enumerate() {
-            columns.push(column(rows.iter().map(|row| &row[index]), *kind)?);
+            columns.push(column(rows.iter().map(|row| &row[index]), *kind, &self.texts)?);
         }
         let types: Vec<&str> = columns.iter().map(Column::name).collect();
         let arrays =
@@ -64,7 +65,7 @@ impl Endpoint<&'static Table> for PostgresLedger {
         let key = said.key.replace(", ", " DESC, ");
         let sql = format!("SELECT {} ORDER BY {key} DESC LIMIT 1", said.select);
         let rows = self.read_rows(&sql, &[]).await?;
-        Ok(rows.first().map(|row| cells(row, &table.columns[..table.key])))
+        rows.first().map(|row| cells(row, &table.columns[..table.key], &self.texts)).transpose()
     }
 
     async fn count(&self, table: &'static Table) -> Result<u64, StoreError> {
@@ -99,14 +100,24 @@ fn value(cell: Cell) -> Box<dyn ToSql + Sync + Send> {
     }
 }
 
-fn cells(row: &tokio_postgres::Row, kinds: &[ColumnType]) -> Row {
-    let cell = |(index, kind): (usize, &ColumnType)| match kind {
-        ColumnType::Number => row.get::<_, Option<i64>>(index).map_or(Cell::None, Cell::Number),
-        ColumnType::Real => row.get::<_, Option<f64>>(index).map_or(Cell::None, Cell::Real),
-        ColumnType::Text | ColumnType::Hashed => {
-            let text: Option<String> = row.get(index);
-            text.map_or(Cell::None, |text| Cell::Text(take_text(text)))
-        }
+fn cells(
+    row: &tokio_postgres::Row,
+    kinds: &[ColumnType],
+    texts: &TextCipher,
+) -> Result<Row, StoreError> {
+    let cell = |(index, kind): (usize, &ColumnType)| {
+        Ok(match kind {
+            ColumnType::Number => Cell::maybe(row.get(index), Cell::Number),
+            ColumnType::Real => Cell::maybe(row.get(index), Cell::Real),
+            ColumnType::Text | ColumnType::Hashed => {
+                Cell::maybe(row.get::<_, Option<String>>(index).map(take_text), Cell::Text)
+            }
+            ColumnType::Sealed(kind) => {
+                let stored: Option<String> = row.get(index);
+                let text = stored.map(|stored| texts.open(*kind, stored)).transpose()?;
+                Cell::maybe(text, Cell::Text)
+            }
+        })
     };
     kinds.iter().enumerate().map(cell).collect()
 }
@@ -114,8 +125,13 @@ fn cells(row: &tokio_postgres::Row, kinds: &[ColumnType]) -> Row {
 fn column<'a>(
     cells: impl Iterator<Item = &'a Cell>,
     kind: ColumnType,
+    texts: &TextCipher,
 ) -> Result<Column, StoreError> {
     let wrong = || damaged("a row on its way");
+    let stored = |text: &str| match kind {
+        ColumnType::Sealed(kind) => texts.seal(kind, text),
+        _ => put_text(text).into_owned(),
+    };
     Ok(match kind {
         ColumnType::Number => Column::Numbers(
             cells
@@ -135,11 +151,11 @@ fn column<'a>(
                 })
                 .collect::<Result<_, _>>()?,
         ),
-        ColumnType::Text | ColumnType::Hashed => Column::Texts(
+        ColumnType::Text | ColumnType::Hashed | ColumnType::Sealed(_) => Column::Texts(
             cells
                 .map(|cell| match cell {
                     Cell::None => Ok(None),
-                    Cell::Text(text) => Ok(Some(put_text(text).into_owned())),
+                    Cell::Text(text) => Ok(Some(stored(text))),
                     _ => Err(wrong()),
                 })
                 .collect::<Result<_, _>>()?,

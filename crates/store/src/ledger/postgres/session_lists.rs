@@ -8,8 +8,10 @@ use hob_domain::{AppName, StoreError, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::PostgresLedger;
 use super::session_rows::{SESSION, TURN, event, key, session, turn, usage as usage_columns};
 use crate::postgres::connections::{Again, Connections, Values};
+use crate::postgres::text_cipher::TextCipher;
 use crate::values::{app_name, day, micros};
 
 /// Tells whether a turn of the session in the row is running or queued.
@@ -21,13 +23,13 @@ const UNLEASED: &str = "NOT EXISTS (SELECT 1 FROM hob.nodes n WHERE n.id = h.hol
 
 /// Returns the sessions that pass a filter, oldest first.
 pub(super) async fn list(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     filter: &SessionFilter,
 ) -> Result<Vec<Session>, StoreError> {
     let read = async |condition: &str, values: Values<'_>| {
         let sql = format!("{SESSION} WHERE {condition} ORDER BY s.created_at, s.id");
-        let rows = connections.query(Again::Harmless, &sql, values).await?;
-        rows.iter().map(session).collect()
+        let rows = ledger.connections.query(Again::Harmless, &sql, values).await?;
+        rows.iter().map(|row| session(row, &ledger.texts)).collect()
     };
     match filter {
         SessionFilter::App(app) => read("s.app = $1", &[&app.as_str()]).await,
@@ -54,7 +56,7 @@ pub(super) async fn list(
 
 /// Returns events of a session, in order; `None` if there is no such session.
 pub(super) async fn events(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     app: &AppName,
     id: &SessionId,
     range: EventRange,
@@ -74,22 +76,24 @@ pub(super) async fn events(
             (condition, "ASC", vec![i64::from(index)])
         }
     };
+    let length = TextCipher::plain_length("body");
     let sql = format!(
         "SELECT e.seq, e.at, e.kind, e.turn, e.body FROM hob.sessions s LEFT JOIN LATERAL (
-             SELECT page.*, sum(octet_length(body)) OVER (ORDER BY seq {order}) AS bytes,
+             SELECT page.*, sum({length}) OVER (ORDER BY seq {order}) AS bytes,
                  row_number() OVER (ORDER BY seq {order}) AS place FROM (
                  SELECT seq, at, kind, turn, body FROM hob.events
                  WHERE session = s.id AND {condition}) page
          ) e ON e.bytes <= {MAX_EVENT_PAGE_BYTES} OR e.place = 1
          WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq"
     );
-    let rows = rows_of_session(connections, &sql, app, id, &values).await?;
-    Ok(rows.map(|rows| rows.iter().map(event).collect()))
+    let rows = rows_of_session(&ledger.connections, &sql, app, id, &values).await?;
+    let event = |row: &Row| event(row, &ledger.texts);
+    rows.map(|rows| rows.iter().map(event).collect()).transpose()
 }
 
 /// Returns turns of a session, in order; `None` if there is no such session.
 pub(super) async fn turns(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     app: &AppName,
     id: &SessionId,
     range: TurnRange,
@@ -108,7 +112,8 @@ pub(super) async fn turns(
              SELECT {TURN} FROM hob.turns WHERE session = s.id AND {condition}
          ) t ON true WHERE s.id = $1 AND s.app = $2 ORDER BY t.number"
     );
-    let rows = rows_of_session(connections, &sql, app, id, &values).await?;
+    let rows = rows_of_session(&ledger.connections, &sql, app, id, &values).await?;
+    let turn = |row: &Row| turn(row, &ledger.texts);
     rows.map(|rows| rows.iter().map(turn).collect()).transpose()
 }
 

@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::text::take;
+use crate::postgres::text_cipher::{TextCipher, TextKind};
 use crate::values::{app_name, damaged, files_from_json, session_id, time};
 
 /// The start of a statement whose rows [`session`] reads.
@@ -22,13 +23,14 @@ pub(super) const SESSION: &str = "SELECT s.id, s.app, s.agent, s.meta, s.cwd, s.
 pub(super) const TURN: &str = "number, state, prompt, text, stop_reason, error, queued_at, started_at, ended_at, \
     input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd, files";
 
-pub(super) fn session(row: &Row) -> Result<Session, StoreError> {
-    let text = |column: usize| take(row.get(column));
+pub(super) fn session(row: &Row, texts: &TextCipher) -> Result<Session, StoreError> {
+    let text = |column: usize| texts.open(TextKind::Setup, row.get(column));
     let optional = |column: usize| row.get::<_, Option<String>>(column).map(take);
     let at = |column: usize| row.get::<_, Option<i64>>(column).map(time);
     let json = |column| {
-        serde_json::from_str(&text(column)).map_err(|_| damaged("a session's description"))
+        serde_json::from_str(&text(column)?).map_err(|_| damaged("a session's description"))
     };
+    let system = row.get::<_, Option<String>>(6);
     Ok(Session {
         id: id(row.get(0))?,
         app: app_name(row.get(1))?,
@@ -36,9 +38,9 @@ pub(super) fn session(row: &Row) -> Result<Session, StoreError> {
             agent: AgentName::new(row.get::<_, String>(2))
                 .ok_or_else(|| damaged("a session's agent"))?,
             meta: json(3)?,
-            cwd: text(4),
+            cwd: text(4)?,
             model: optional(5),
-            system: optional(6),
+            system: system.map(|text| texts.open(TextKind::Setup, text)).transpose()?,
             permissions: Permissions::parse(row.get(7))
                 .ok_or_else(|| damaged("a session's permissions"))?,
             mcp_servers: json(8)?,
@@ -54,21 +56,22 @@ pub(super) fn session(row: &Row) -> Result<Session, StoreError> {
     })
 }
 
-pub(super) fn turn(row: &Row) -> Result<SessionTurn, StoreError> {
+pub(super) fn turn(row: &Row, texts: &TextCipher) -> Result<SessionTurn, StoreError> {
+    let error = row.get::<_, Option<String>>(5);
     let optional = |column: usize| row.get::<_, Option<String>>(column).map(take);
     let at = |column: usize| row.get::<_, Option<i64>>(column).map(time);
     Ok(SessionTurn {
         index: number(row, 0),
         state: TurnState::parse(row.get(1)).ok_or_else(|| damaged("a turn's state"))?,
-        prompt: take(row.get(2)),
-        text: take(row.get(3)),
+        prompt: texts.open(TextKind::Prompt, row.get(2))?,
+        text: texts.open(TextKind::Answer, row.get(3))?,
         stop_reason: optional(4),
-        error: optional(5),
+        error: error.map(|text| texts.open(TextKind::TurnError, text)).transpose()?,
         queued_at: time(row.get(6)),
         started_at: at(7),
         ended_at: at(8),
         usage: usage(row, 9),
-        files: files_from_json(&take(row.get(14)))?,
+        files: files_from_json(&texts.open(TextKind::Files, row.get(14))?)?,
     })
 }
 
@@ -85,16 +88,16 @@ pub(super) fn usage(row: &Row, first: usize) -> TurnUsage {
 }
 
 /// Reads an event from the columns `seq, at, kind, turn, body`.
-pub(super) fn event(row: &Row) -> SessionEvent {
-    SessionEvent {
+pub(super) fn event(row: &Row, texts: &TextCipher) -> Result<SessionEvent, StoreError> {
+    Ok(SessionEvent {
         seq: row.get::<_, i64>(0) as u64,
         at: time(row.get(1)),
         event: NewEvent {
             kind: take(row.get(2)).into(),
             turn: row.get::<_, Option<i64>>(3).map(|turn| turn as u32),
-            body: take(row.get(4)),
+            body: texts.open(TextKind::Event, row.get(4))?,
         },
-    }
+    })
 }
 
 /// Reads the number of a turn.

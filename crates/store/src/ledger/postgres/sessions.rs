@@ -19,10 +19,11 @@ use super::PostgresLedger;
 use super::fences::fence;
 use super::leases;
 use super::session_lists;
-use super::session_rows::{SESSION, id as session_id, key, number, session};
+use super::session_rows::{SESSION, id as session_id, key, number, session as session_row};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
 use crate::postgres::connections::{Again, Connections, Values};
-use crate::postgres::text::{put, take};
+use crate::postgres::text::put;
+use crate::postgres::text_cipher::TextKind;
 use crate::values::{day, hashed_key, micros};
 
 const CREATE: &str = "WITH made AS (
@@ -45,21 +46,22 @@ impl SessionStore for PostgresLedger {
         limits: OpenLimits,
     ) -> Result<Created, StoreError> {
         let setup = &session.setup;
+        let sealed = |text: &str| self.texts.seal(TextKind::Setup, text);
         let values: Values<'_> = &[
             &key(&session.id),
             &micros(session.created_at),
             &session.app.as_str(),
             &setup.agent.as_str(),
-            &setup.meta.to_string(),
-            &put(&setup.cwd),
+            &sealed(&setup.meta.to_string()),
+            &sealed(&setup.cwd),
             &setup.model.as_deref().map(put),
-            &setup.system.as_deref().map(put),
+            &setup.system.as_deref().map(sealed),
             &setup.permissions.as_str(),
-            &setup.mcp_servers.to_string(),
+            &sealed(&setup.mcp_servers.to_string()),
             &session.agent_session.as_deref().map(put),
             &event.turn.map(i64::from),
             &put(event.kind.as_str()),
-            &put(&event.body),
+            &self.texts.seal(TextKind::Event, &event.body),
             &node.as_str(),
         ];
         let refused = if limits == OpenLimits::default() {
@@ -79,7 +81,7 @@ impl SessionStore for PostgresLedger {
         lease_timeout: Duration,
         now: Timestamp,
     ) -> Result<LeaseOutcome, StoreError> {
-        leases::acquire(&self.connections, id, node, lease_timeout, now).await
+        leases::acquire(self, id, node, lease_timeout, now).await
     }
 
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -90,11 +92,11 @@ impl SessionStore for PostgresLedger {
         let sql = format!("{SESSION} WHERE s.id = $1 AND s.app = $2");
         let values: Values<'_> = &[&key(id), &app.as_str()];
         let row = self.connections.query_one(Again::Harmless, &sql, values).await?;
-        row.as_ref().map(session).transpose()
+        row.as_ref().map(|row| session_row(row, &self.texts)).transpose()
     }
 
     async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
-        session_lists::list(&self.connections, filter).await
+        session_lists::list(self, filter).await
     }
 
     async fn accept_turn(
@@ -105,9 +107,9 @@ impl SessionStore for PostgresLedger {
         now: Timestamp,
     ) -> Result<Option<Accepted>, StoreError> {
         self.connections
-            .transaction(
-                |client| async move { accept(&client, app.as_str(), id, request, now).await },
-            )
+            .transaction(|client| async move {
+                accept(&client, &self.texts, app.as_str(), id, request, now).await
+            })
             .await
     }
 
@@ -153,7 +155,7 @@ impl SessionStore for PostgresLedger {
         events: Vec<NewEvent>,
         now: Timestamp,
     ) -> Result<Vec<SessionEvent>, StoreError> {
-        let columns = Columns::of(&events);
+        let columns = Columns::of(&self.texts, &events);
         let (kinds, turns, bodies) = (&columns.kinds, &columns.turns, &columns.bodies);
         let values: Values<'_> =
             &[&key(&lease.session), &micros(now), kinds, turns, bodies, &Some(fence(lease))];
@@ -168,16 +170,18 @@ impl SessionStore for PostgresLedger {
         ending: TurnEnding,
         now: Timestamp,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        let End { ending, used, columns } = End::new(ending);
+        let End { ending, used, columns } = End::new(&self.texts, ending);
         let outbox = ending.outbox.as_ref().map(RememberedTurn::to_json);
+        let outbox = outbox.map(|turn| self.texts.seal(TextKind::Outbox, &turn));
+        let error = ending.error.as_deref();
         let values: Values<'_> = &[
             &key(&lease.session),
             &i64::from(index),
             &before(ending.state),
             &ending.state.as_str(),
-            &put(&ending.text),
+            &self.texts.seal(TextKind::Answer, &ending.text),
             &ending.stop_reason.as_deref().map(put),
-            &ending.error.as_deref().map(put),
+            &error.map(|text| self.texts.seal(TextKind::TurnError, text)),
             &micros(now),
             &used.input,
             &used.output,
@@ -185,7 +189,7 @@ impl SessionStore for PostgresLedger {
             &used.cached_write,
             &used.cost,
             &ending.agent_session.as_deref().map(put),
-            &outbox.as_deref().map(put),
+            &outbox,
             &columns.kinds,
             &columns.turns,
             &columns.bodies,
@@ -204,7 +208,7 @@ impl SessionStore for PostgresLedger {
         id: &SessionId,
         range: TurnRange,
     ) -> Result<Option<Vec<SessionTurn>>, StoreError> {
-        session_lists::turns(&self.connections, app, id, range).await
+        session_lists::turns(self, app, id, range).await
     }
 
     async fn events(
@@ -213,7 +217,7 @@ impl SessionStore for PostgresLedger {
         id: &SessionId,
         range: EventRange,
     ) -> Result<Option<Vec<SessionEvent>>, StoreError> {
-        session_lists::events(&self.connections, app, id, range).await
+        session_lists::events(self, app, id, range).await
     }
 
     async fn close_session(
@@ -224,7 +228,9 @@ impl SessionStore for PostgresLedger {
     ) -> Result<bool, StoreError> {
         let event = &event;
         self.connections
-            .transaction(|client| async move { close(&client, id, event.clone(), now).await })
+            .transaction(|client| async move {
+                close(&client, &self.texts, id, event.clone(), now).await
+            })
             .await
     }
 
@@ -248,7 +254,8 @@ impl SessionStore for PostgresLedger {
                 if let Some(turn) = &turn.outbox {
                     let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
                     let statement = client.prepare_cached(sql).await?;
-                    client.execute(&statement, &[&app, &put(&turn.to_json())]).await?;
+                    let body = self.texts.seal(TextKind::Outbox, &turn.to_json());
+                    client.execute(&statement, &[&app, &body]).await?;
                 }
                 count(&client, app, turn.state, 1, &turn.usage, now).await
             })
@@ -268,9 +275,10 @@ impl SessionStore for PostgresLedger {
         let values: Values<'_> = &[&limit, &self.outbox_taker];
         let rows = self.connections.query(Again::Harmless, sql, values).await?;
         let item = |row: &tokio_postgres::Row| {
-            OutboxItem::from_row(row.get(0), row.get(1), &take(row.get(2)))
+            let body = self.texts.open(TextKind::Outbox, row.get(2))?;
+            Ok(OutboxItem::from_row(row.get(0), row.get(1), &body))
         };
-        Ok(rows.iter().map(item).collect())
+        rows.iter().map(item).collect()
     }
 
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {

@@ -1,15 +1,17 @@
 //! The ledger in a PostgreSQL database: connecting, and the state of the server.
 
-use hob_domain::StoreError;
+use hob_domain::{DataKey, StoreError};
 
 use crate::postgres::connections::{self, Connections, Limits, Trouble};
 use crate::postgres::migrations::{self, VERSION};
-use crate::postgres::{ConnectError, StoreUrl, connect, connect_failed};
+use crate::postgres::text_cipher::TextCipher;
+use crate::postgres::{ConnectError, Encryption, StoreUrl, connect, connect_failed};
 
 /// The ledger in a PostgreSQL database, in a schema named `hob`. Cloning shares it.
 #[derive(Clone)]
 pub struct PostgresLedger {
     pub(super) connections: Connections,
+    pub(super) texts: TextCipher,
     /// The address, for the connection of the heartbeat loop.
     pub(super) url: StoreUrl,
     /// The random name under which this process takes rows of the outbox.
@@ -30,11 +32,17 @@ pub struct ServerState {
 }
 
 impl PostgresLedger {
-    /// Connects, and brings the schema to the current version.
-    pub async fn connect(url: &StoreUrl) -> Result<PostgresLedger, ConnectError> {
+    /// Connects, and brings the schema to the current version. What apps and agents write is encrypted
+    /// with a key that is derived from `key`, unless `encryption` is off.
+    pub async fn connect(
+        url: &StoreUrl,
+        key: &DataKey,
+        encryption: Encryption,
+    ) -> Result<PostgresLedger, ConnectError> {
         let connections = connect(url, Limits::default()).await?;
+        let texts = TextCipher::new(key, encryption);
         let outbox_taker = uuid::Uuid::new_v4().simple().to_string();
-        Ok(PostgresLedger { connections, url: url.clone(), outbox_taker })
+        Ok(PostgresLedger { connections, texts, url: url.clone(), outbox_taker })
     }
 
     /// Returns the rows of a statement that only reads.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::session_rows::{key, number};
 use crate::postgres::connections::Client;
 use crate::postgres::text::{put, take};
+use crate::postgres::text_cipher::{TextCipher, TextKind};
 use crate::values::{UsageColumns, day, files_to_json, hashed_key, micros, time};
 
 /// Appends events in one statement: increments the head's counter under its lock and stores the events under those
@@ -93,11 +94,12 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn of(events: &[NewEvent]) -> Columns {
+    pub(super) fn of(texts: &TextCipher, events: &[NewEvent]) -> Columns {
+        let sealed = |event: &NewEvent| texts.seal(TextKind::Event, &event.body);
         Columns {
             kinds: events.iter().map(|event| put(event.kind.as_str()).into_owned()).collect(),
             turns: events.iter().map(|event| event.turn.map(i64::from)).collect(),
-            bodies: events.iter().map(|event| put(&event.body).into_owned()).collect(),
+            bodies: events.iter().map(sealed).collect(),
         }
     }
 }
@@ -124,8 +126,9 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) fn new(ending: TurnEnding) -> End {
-        let (used, columns) = (UsageColumns::of(&ending.usage), Columns::of(&ending.events));
+    pub(super) fn new(texts: &TextCipher, ending: TurnEnding) -> End {
+        let used = UsageColumns::of(&ending.usage);
+        let columns = Columns::of(texts, &ending.events);
         End { ending, used, columns }
     }
 }
@@ -133,6 +136,7 @@ impl End {
 /// Accepts a turn, or says why not. Returns `None` if the app has no such session.
 pub(super) async fn accept(
     client: &Client,
+    texts: &TextCipher,
     app: &str,
     id: &SessionId,
     request: &TurnRequest,
@@ -181,9 +185,10 @@ pub(super) async fn accept(
         )
         .await?;
     let digest = digest.map(put);
-    let files = files_to_json(&request.files);
+    let prompt = texts.seal(TextKind::Prompt, &request.prompt);
+    let files = texts.seal(TextKind::Files, &files_to_json(&request.files));
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
-        [&session, &turn, &micros(now), &app, &put(&request.prompt), &key, &digest, &put(&files)];
+        [&session, &turn, &micros(now), &app, &prompt, &key, &digest, &files];
     client.execute(&statement, &values).await?;
     Ok(Some(decision))
 }
@@ -191,6 +196,7 @@ pub(super) async fn accept(
 /// Closes a session and cancels its queued turns. Returns `false` if it was already closed.
 pub(super) async fn close(
     client: &Client,
+    texts: &TextCipher,
     id: &SessionId,
     event: NewEvent,
     now: Timestamp,
@@ -212,13 +218,14 @@ pub(super) async fn close(
     if cancelled > 0 {
         count(client, head.get(0), end.state, cancelled, &TurnUsage::default(), now).await?;
     }
-    append(client, session, &last, now).await?;
+    append(client, texts, session, &last, now).await?;
     Ok(true)
 }
 
 /// Ends the turns that ran when the lease holder stopped. The head must be locked. Returns their numbers.
 pub(super) async fn interrupt(
     client: &Client,
+    texts: &TextCipher,
     session: Uuid,
     app: &str,
     now: Timestamp,
@@ -226,7 +233,7 @@ pub(super) async fn interrupt(
     let end = UnansweredEnd::INTERRUPTED;
     let events = end_unanswered(client, session, end, now).await?;
     if !events.is_empty() {
-        append(client, session, &events, now).await?;
+        append(client, texts, session, &events, now).await?;
         count(client, app, end.state, events.len(), &TurnUsage::default(), now).await?;
     }
     Ok(events.iter().filter_map(|event| event.turn).collect())
@@ -261,11 +268,12 @@ async fn end_unanswered(
 /// Stores events of a session whose head is locked.
 async fn append(
     client: &Client,
+    texts: &TextCipher,
     session: Uuid,
     events: &[NewEvent],
     now: Timestamp,
 ) -> Result<(), Error> {
-    let columns = Columns::of(events);
+    let columns = Columns::of(texts, events);
     let statement = client.prepare_cached(APPEND).await?;
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
         [&session, &micros(now), &columns.kinds, &columns.turns, &columns.bodies, &None::<i64>];

@@ -10,23 +10,10 @@ use hob_domain::{DataKey, StoreError};
 use hob_index::sign_codes::{MODEL_BYTES, TABLE_BYTES, sign_code};
 use sha2::Sha256;
 
+use crate::postgres::text_cipher::Encryption;
 use crate::values::damaged;
 
 const NONCE_BYTES: usize = 24;
-
-/// The encryption of texts, names and vectors in the database. Terms and keys are hashed in any
-/// case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encryption {
-    On,
-    Off,
-}
-
-impl From<bool> for Encryption {
-    fn from(is_on: bool) -> Encryption {
-        if is_on { Encryption::On } else { Encryption::Off }
-    }
-}
 
 /// The kind of a name. Equal names of two kinds look different.
 #[derive(Debug, Clone, Copy)]

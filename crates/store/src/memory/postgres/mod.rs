@@ -23,7 +23,6 @@ mod store_turns;
 mod vectors;
 mod write_turns;
 
-pub use cipher::Encryption;
 pub use exclusive_lock::ExclusiveLock;
 pub(crate) use migrate::MemoryOnServer;
 pub use store::PostgresMemory;

@@ -18,14 +18,14 @@ use tokio_postgres::Row;
 use super::batch::lock;
 use super::cache::CodeCache;
 use super::candidates::CandidateSearch;
-use super::cipher::{Body, Cipher, Encryption, Name};
+use super::cipher::{Body, Cipher, Name};
 use super::exclusive_lock::{self, ExclusiveLock};
 use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
 use crate::postgres::connections::{Again, Connections, Limits, PlanCache, Trouble, Values};
 use crate::postgres::text::{put, take};
-use crate::postgres::{ConnectError, StoreUrl, connect, connect_failed};
+use crate::postgres::{ConnectError, Encryption, StoreUrl, connect, connect_failed};
 use crate::values::time;
 
 /// The connections of the memory, and with that the statements that run at once.
