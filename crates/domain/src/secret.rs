@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-/// The random key both databases are encrypted with.
-#[derive(Clone, PartialEq, Eq)]
+use zeroize::{ZeroizeOnDrop, Zeroizing};
+
+/// The random key both databases are encrypted with. Its memory is overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq, ZeroizeOnDrop)]
 pub struct DataKey([u8; 32]);
 
 impl DataKey {
@@ -15,6 +17,11 @@ impl DataKey {
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// Returns the key as hexadecimal digits, whose memory is overwritten when they are dropped.
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        Zeroizing::new(hex(&self.0))
+    }
 }
 
 impl fmt::Debug for DataKey {
@@ -25,7 +32,14 @@ impl fmt::Debug for DataKey {
 
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    // With the whole capacity at once, no copy is left behind in freed memory.
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+        }
+    }
+    text
 }
 
 /// Hexadecimal digits as bytes; `None` for anything else.

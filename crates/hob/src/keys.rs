@@ -12,6 +12,7 @@ use hob_domain::{DataKey, Token};
 use hob_files::{write_new, write_over};
 use hob_memory::{OpeningKey, SealingKey};
 use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::home::Home;
 
@@ -102,6 +103,7 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
     }
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = Zeroizing::new(text);
     let file: KeyFile = serde_json::from_str(&text).map_err(|_| {
         anyhow::anyhow!(
             "{} is damaged: it is not a key file; restore it from a backup",
@@ -109,9 +111,9 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
         )
     })?;
     match (file, passphrase) {
-        (KeyFile::Raw { version: 1, key }, None) => parse_key(&key, path),
+        (KeyFile::Raw { version: 1, key }, None) => parse_key(&Zeroizing::new(key), path),
         (KeyFile::Raw { version: 1, key }, Some(_)) => {
-            let key = parse_key(&key, path)?;
+            let key = parse_key(&Zeroizing::new(key), path)?;
             write_over(path, &encode(&key, passphrase)?, 0o600).with_context(|| {
                 format!("cannot encrypt {} with the passphrase", path.display())
             })?;
@@ -140,8 +142,8 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
                     path.display()
                 )
             })?;
-            let bytes = opened.try_into();
-            let bytes: [u8; 32] = bytes.map_err(|_| {
+            let opened = Zeroizing::new(opened);
+            let bytes = <[u8; 32]>::try_from(opened.as_slice()).map_err(|_| {
                 anyhow::anyhow!("{} is damaged; restore it from a backup", path.display())
             })?;
             Ok(DataKey::from_bytes(bytes))
@@ -186,9 +188,9 @@ pub fn new_token() -> anyhow::Result<Token> {
     Ok(Token::from_random(random()?))
 }
 
-fn encode(key: &DataKey, passphrase: Option<&str>) -> anyhow::Result<Vec<u8>> {
+fn encode(key: &DataKey, passphrase: Option<&str>) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let file = match passphrase {
-        None => KeyFile::Raw { version: 1, key: hex(key.expose()) },
+        None => KeyFile::Raw { version: 1, key: key.to_hex().to_string() },
         Some(passphrase) => {
             let (salt, nonce) = (random::<16>()?, random::<24>()?);
             let (memory_kib, passes) = (19 * 1024, 2);
@@ -205,8 +207,12 @@ fn encode(key: &DataKey, passphrase: Option<&str>) -> anyhow::Result<Vec<u8>> {
             }
         }
     };
-    let mut text = serde_json::to_vec(&file)?;
+    let mut text = Zeroizing::new(Vec::with_capacity(512));
+    serde_json::to_writer(&mut *text, &file)?;
     text.push(b'\n');
+    if let KeyFile::Raw { mut key, .. } = file {
+        key.zeroize();
+    }
     Ok(text)
 }
 
@@ -222,16 +228,16 @@ fn cipher(
         )
     };
     let params = Params::new(memory_kib, passes, 1, Some(32)).map_err(wrong)?;
-    let mut wrapping = [0; 32];
+    let mut wrapping = Zeroizing::new([0; 32]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(passphrase.as_bytes(), salt, &mut wrapping)
+        .hash_password_into(passphrase.as_bytes(), salt, &mut *wrapping)
         .map_err(wrong)?;
-    Ok(XChaCha20Poly1305::new(&wrapping.into()))
+    Ok(XChaCha20Poly1305::new((&*wrapping).into()))
 }
 
 fn parse_key(text: &str, path: &Path) -> anyhow::Result<DataKey> {
-    let bytes = unhex(text).and_then(|bytes| bytes.try_into().ok());
-    let bytes: Option<[u8; 32]> = bytes;
+    let bytes = unhex(text).map(Zeroizing::new);
+    let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes.as_slice()).ok());
     bytes.map(DataKey::from_bytes).with_context(|| {
         format!("{} is damaged: the key is not 32 bytes; restore it from a backup", path.display())
     })
