@@ -171,7 +171,7 @@ impl Drain {
         tracing::warn!(name, attempts, "a deferral file could not be drained: {why}");
         let attempts = if is_files_fault { attempts } else { attempts.min(MAX_RETRIES) };
         if attempts > MAX_RETRIES {
-            let detail = format!("{name} was set aside after {attempts} attempts: {why}");
+            let detail = format!("{name} could not be stored in {attempts} attempts: {why}");
             if self.event("set_aside", detail).await.is_ok() {
                 let aside = failed_name(&path, &name);
                 match fs::rename(&path, &aside) {

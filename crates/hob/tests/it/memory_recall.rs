@@ -116,3 +116,79 @@ fn newest_statement_on_a_subject_is_first() {
         assert!(new.is_some() && (old.is_none() || new < old), "{question}: {new:?} {old:?}");
     }
 }
+
+/// Two homes were set to one socket: the second one's commands answered from the first one's memory.
+#[test]
+fn commands_use_the_memory_of_their_own_home() {
+    let (served, other) = (TestHome::new(), TestHome::new());
+    let socket = served.folder().join("shared.sock");
+    let server = served.serve_with(|command| {
+        command.env("HOB_SOCKET", &socket);
+    });
+    for (home, text) in
+        [(&served, "the pump is in the cellar"), (&other, "the pump is in the shed")]
+    {
+        let path = transcript(home, "pump.jsonl", &[said("s", 0, "user", text)]);
+        let mut command = home.command(&["capture-transcript"]);
+        let answer = json_of(&command.arg(path).env("HOB_SOCKET", &socket).output().unwrap());
+        assert_eq!(answer["inserted"], 1, "{answer}");
+        for arguments in [&["recall", "pump"][..], &["session-start", "--cwd", "/"]] {
+            let output = home.command(arguments).env("HOB_SOCKET", &socket).output().unwrap();
+            let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+            let others = if home.folder() == served.folder() { "shed" } else { "cellar" };
+            assert!(!shown.contains(others), "{arguments:?}: {shown}");
+            assert!(arguments[0] != "recall" || shown.contains(text), "{shown} {output:?}");
+        }
+    }
+    assert!(server.stop().success());
+}
+
+/// An answer of another project was hidden by turns of the caller's project that have nothing to do with the question.
+#[test]
+fn answer_of_another_project_is_found_beside_own_turns() {
+    let home = TestHome::new();
+    let _server = home.serve();
+    let [own, other, third, none] =
+        ["own", "other", "third", "none"].map(|name| folder(&home, name));
+    let remember = |folder: &std::path::Path, text: &str| {
+        let mut command = home.command(&["remember", text]);
+        assert!(command.current_dir(folder).output().unwrap().status.success());
+    };
+    remember(&own, "Project two uses Stripe as payment gateway.");
+    remember(&own, "We use tabs, not spaces.");
+    remember(&other, "Repo fact: the armadillo build uses ninja.");
+    for name in [
+        "kafka",
+        "redis",
+        "nginx",
+        "terraform",
+        "docker",
+        "grafana",
+        "vault",
+        "etcd",
+        "jenkins",
+        "sentry",
+    ] {
+        for file in ["yaml", "toml", "env", "lock"] {
+            let text = format!(
+                "The {name} tool is configured in infra/{name}.{file} and we use it for the build."
+            );
+            remember(&third, &text);
+        }
+    }
+    for from in [&own, &third, &none] {
+        let mut bridge = Bridge::new(&home, from);
+        let cue = "which build tool does the armadillo use";
+        let answer = bridge.call("memory_recall", json!({"cue": cue, "project": "*"}));
+        let hits = answer["hits"].as_array().unwrap();
+        assert!(hits[0]["text"].as_str().unwrap().contains("ninja"), "from {from:?}: {hits:#?}");
+    }
+    let mut bridge = Bridge::new(&home, &own);
+    let hits = bridge.call("memory_recall", json!({"cue": "do we use tabs", "project": "*"}));
+    assert!(hits["hits"][0]["text"].as_str().unwrap().contains("tabs"), "{hits:#}");
+    // The turns around a hit are those of its own project.
+    let hits = bridge.call("memory_recall", json!({"cue": "armadillo", "project": "*"}));
+    let id = hits["hits"][0]["record_id"].clone();
+    let around = bridge.call("memory_timeline", json!({"around": id}));
+    assert_eq!(around["turns"][0]["record_id"], id, "{around}");
+}

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use super::state::Engine;
 use crate::capture::batch::{CaptureBatch, RawTurn};
 
+/// The beginning of the session in which the notes of a project are stored.
+pub(super) const NOTE_SESSION: &str = "note:";
 /// How often a note that was forgotten can be made again.
 const MAX_ATTEMPTS: usize = 100;
 
@@ -164,7 +166,7 @@ impl Engine {
 
 fn note_batch(note: &Note, id: String, now: Timestamp) -> CaptureBatch {
     CaptureBatch {
-        session: format!("note:{}", note.place.project),
+        session: format!("{NOTE_SESSION}{}", note.place.project),
         place: note.place.clone(),
         client: "mcp".to_owned(),
         source: TurnSource::Mcp,

@@ -1,10 +1,11 @@
 //! Recall, and the summary that a session starts with.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use hob_domain::memory::{MemoryStore, Principal, Record, Scope, TurnSelection};
 use hob_domain::{StoreError, Timestamp};
 
+use super::notes::NOTE_SESSION;
 use super::state::Engine;
 use crate::recall::analysed_query::{AnalysedQuery, without_any_names};
 use crate::recall::newest::newest_first;
@@ -21,6 +22,10 @@ use crate::redact;
 const RERANKED_RECORDS: usize = 60;
 /// How many more records than the limit are read. Some are duplicates or do not fit the budget.
 const SPARE_RECORDS: usize = 40;
+
+/// Turns of the preferred project come first if they are at least this likely to answer, compared
+/// with the best turn of the other projects.
+const PREFERRED_SHARE: f64 = 0.1;
 
 /// A question to the memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,10 +97,11 @@ impl Engine {
         let model_vector = model.embed_query(|| without_any_names(&text)).await;
         let analysed = AnalysedQuery::new(indexer, &text, model_vector, now);
         let max_records = query.limit.saturating_add(SPARE_RECORDS).max(RERANKED_RECORDS);
-        let mut scored = Vec::new();
-        let mut seen = HashSet::new();
+        let mut searches: Vec<Vec<ScoredCandidate>> = Vec::new();
+        let mut seen: HashMap<i64, (usize, usize)> = HashMap::new();
         let mut idfs = Vec::new();
-        for scope in searched_scopes(query) {
+        for (search, scope) in searched_scopes(query).into_iter().enumerate() {
+            let mut scored: Vec<ScoredCandidate> = Vec::new();
             // Candidates are compared with each other, so their number must not depend on the limit:
             // a question gets the same first hits for every limit. More follow where more are asked
             // for.
@@ -105,27 +111,47 @@ impl Engine {
                     store.candidates(principal, &scope, analysed.candidate_query(limit)).await?;
                 let without_names = || analysed.without_common_names(indexer, &set);
                 let model_vector = model.embed_query(without_names).await;
-                let ranked = analysed.rank(indexer, &set, model_vector.as_ref(), max_records);
-                scored.extend(ranked.into_iter().filter(|candidate| seen.insert(candidate.seq)));
+                for candidate in analysed.rank(indexer, &set, model_vector.as_ref(), max_records) {
+                    match seen.get(&candidate.seq) {
+                        None => {
+                            seen.insert(candidate.seq, (search, scored.len()));
+                            scored.push(candidate);
+                        }
+                        Some((earlier, at)) if *earlier < search && limit == WEIGHTS.candidates => {
+                            searches[*earlier][*at].judge_by(&candidate);
+                        }
+                        Some(_) => {}
+                    }
+                }
                 idfs = turn_idfs(&set);
                 if scored.len() >= query.limit {
                     break;
                 }
             }
+            searches.push(scored);
         }
-        let unread = scored.len().saturating_sub(max_records);
-        scored.truncate(max_records);
-        let mut records = read_records(store.as_ref(), principal, scored).await?;
         // All features of all hits are explained, so then all texts count.
         let max_reranked = if query.explain { usize::MAX } else { RERANKED_RECORDS };
-        let reranked = records.len().min(max_reranked);
-        rerank(&text, &mut records[..reranked]);
-        if let Some(preferred) = &query.preferred_project {
-            records.sort_by_key(|scored| scored.record.place.project != *preferred);
+        let mut unread = 0;
+        let mut records = Vec::new();
+        for mut scored in searches {
+            unread += scored.len().saturating_sub(max_records);
+            scored.truncate(max_records);
+            let mut read = read_records(store.as_ref(), principal, scored).await?;
+            let reranked = read.len().min(max_reranked);
+            rerank(&text, &mut read[..reranked]);
+            records.append(&mut read);
         }
+        let preferred = match &query.preferred_project {
+            Some(project) => put_first(project, &mut records),
+            None => 0,
+        };
         let passages = analysed.passages(&indexer.analyser, &idfs);
-        newest_first(&text, &mut records, &passages, &indexer.analyser);
-        let scores = scores(&mut records, query.min_score);
+        let (first, rest) = records.split_at_mut(preferred);
+        for records in [first, rest] {
+            newest_first(&text, records, &passages, &indexer.analyser);
+        }
+        let scores = scores(&mut records, preferred, query.min_score);
         let packed = pack(records, query.budget_tokens, query.limit, &passages);
         let hits = packed.records.into_iter().map(|scored| {
             let (seq, reason) = (scored.record.seq, analysed.reason(&scored, &indexer.analyser));
@@ -170,22 +196,52 @@ impl Engine {
     }
 }
 
+/// Puts the records of a project first, except those that are far less likely to answer than the best
+/// of the other projects. Returns how many are first.
+fn put_first(project: &str, records: &mut Vec<ScoredRecord>) -> usize {
+    let is_own = |scored: &ScoredRecord| scored.record.place.project == project;
+    let likelihood = |scored: &ScoredRecord| scored.likelihood.score(scored.sum, 0);
+    let others = records.iter().filter(|scored| !is_own(scored));
+    let best = others.map(likelihood).fold(0.0, f64::max);
+    let (first, mut rest): (Vec<ScoredRecord>, Vec<ScoredRecord>) = std::mem::take(records)
+        .into_iter()
+        .partition(|scored| is_own(scored) && likelihood(scored) >= PREFERRED_SHARE * best);
+    // All of these are compared by the search of all projects.
+    let sum = |scored: &ScoredRecord| scored.sum + scored.likelihood.sum_shift;
+    rest.sort_by(|a, b| sum(b).total_cmp(&sum(a)).then(b.record.ts.cmp(&a.record.ts)));
+    let count = first.len();
+    records.extend(first.into_iter().chain(rest));
+    count
+}
+
 /// Leaves out the records that are too unlikely to answer, and returns the scores of the others. No
-/// score is greater than the one before it.
-fn scores(records: &mut Vec<ScoredRecord>, min_score: Option<f64>) -> HashMap<i64, f64> {
+/// score is greater than the one before it, but for the first one after the `preferred` records.
+fn scores(
+    records: &mut Vec<ScoredRecord>,
+    preferred: usize,
+    min_score: Option<f64>,
+) -> HashMap<i64, f64> {
     let mut scores = HashMap::new();
     let mut lowest = 1.0_f64;
+    let (mut index, mut place) = (0, 0);
     records.retain(|scored| {
-        let score = scored.likelihood.score(scored.sum, scores.len()).min(lowest);
+        if index == preferred {
+            (lowest, place) = (1.0, 0);
+        }
+        index += 1;
+        let score = scored.likelihood.score(scored.sum, place).min(lowest);
         let is_hit = match min_score {
             Some(min_score) => score >= min_score,
             None => {
                 let few = scored.likelihood.candidates < WEIGHTS.min_score_candidates;
-                scored.evidence.speaks_for_it() && (few || score >= WEIGHTS.min_score)
+                let is_likely = score >= WEIGHTS.min_score;
+                let evidence = &scored.evidence;
+                evidence.speaks_for_it() && (is_likely || few && evidence.is_in_turn())
             }
         };
         if is_hit {
             lowest = score;
+            place += 1;
             scores.insert(scored.record.seq, score);
         }
         is_hit
@@ -215,7 +271,9 @@ async fn read_records(
         records.into_iter().map(|record| (record.seq, record)).collect();
     let read = |candidate: ScoredCandidate| {
         let record = by_seq.remove(&candidate.seq)?;
-        let ScoredCandidate { sum, features, likelihood, evidence, .. } = candidate;
+        let ScoredCandidate { sum, features, likelihood, mut evidence, .. } = candidate;
+        // The notes of a project are stored as one session, but have nothing to do with each other.
+        evidence.near_match &= !record.session.starts_with(NOTE_SESSION);
         Some(ScoredRecord { record, sum, features, likelihood, evidence, is_cut: false })
     };
     Ok(candidates.into_iter().filter_map(read).collect())

@@ -6,8 +6,14 @@ use std::ops::Range;
 use crate::recall::tokens::estimated_tokens;
 use crate::text::analyse::{Analyser, truncated};
 
-/// How many bytes of a text are searched for a passage.
+/// How many bytes of a text are searched for a passage: those of a longer text that have most of the
+/// query's terms.
 const MAX_SEARCHED_BYTES: usize = 64 << 10;
+/// How many bytes two neighbouring parts of a longer text have in common.
+const OVERLAP_BYTES: usize = 4 << 10;
+/// How many letters of a term's end are not searched for in a longer text, because a stem may end
+/// differently from its word.
+const STEM_ENDING_CHARS: usize = 2;
 
 /// Finds passages by the terms of one query.
 pub(crate) struct PassageFinder<'a> {
@@ -30,7 +36,8 @@ impl<'a> PassageFinder<'a> {
         if estimated_tokens(text) <= max_tokens {
             return None;
         }
-        let units = units(truncated(text, MAX_SEARCHED_BYTES), max_tokens);
+        let text = self.part_with_terms(text);
+        let units = units(text, max_tokens);
         let found: Vec<Vec<(&str, f64)>> =
             units.iter().map(|unit| self.terms_of(&text[unit.clone()])).collect();
         let tokens: Vec<usize> =
@@ -61,6 +68,33 @@ impl<'a> PassageFinder<'a> {
         Some(text[first.start..last.end].trim().to_owned())
     }
 
+    /// Returns the part of a long text that has most of the query's terms. Of equals the first is
+    /// returned.
+    fn part_with_terms<'t>(&self, text: &'t str) -> &'t str {
+        let mut best = truncated(text, MAX_SEARCHED_BYTES);
+        if best.len() == text.len() {
+            return text;
+        }
+        let stems: Vec<(String, f64)> =
+            self.values.iter().map(|(term, value)| (searchable_stem(term), *value)).collect();
+        let value_of = |part: &str| -> f64 {
+            let part = part.to_lowercase();
+            let found = stems.iter().filter(|(stem, _)| part.contains(stem.as_str()));
+            found.map(|(_, value)| value).sum()
+        };
+        let mut best_value = value_of(best);
+        let mut start = 0;
+        while start + MAX_SEARCHED_BYTES < text.len() {
+            start = truncated(text, start + MAX_SEARCHED_BYTES - OVERLAP_BYTES).len();
+            let part = truncated(&text[start..], MAX_SEARCHED_BYTES);
+            let value = value_of(part);
+            if value > best_value {
+                (best, best_value) = (part, value);
+            }
+        }
+        best
+    }
+
     fn terms_of(&self, unit: &str) -> Vec<(&str, f64)> {
         let terms = self.analyser.terms(unit);
         terms
@@ -69,6 +103,13 @@ impl<'a> PassageFinder<'a> {
             .map(|(term, value)| (*term, *value))
             .collect()
     }
+}
+
+/// Returns the beginning of a term that its word has in a text, too.
+fn searchable_stem(term: &str) -> String {
+    let chars = term.chars().count();
+    let kept = if chars > 2 * STEM_ENDING_CHARS { chars - STEM_ENDING_CHARS } else { chars };
+    term.chars().take(kept).collect::<String>().to_lowercase()
 }
 
 /// Returns the sum of the values of all terms, each counted once.
@@ -132,6 +173,19 @@ mod tests {
         assert_eq!(both, "The port is 8080, as decided. Then we went home and slept well.");
         let chinese = "今天我们讨论了天气。端口改为八零八零。之后大家都回家了。";
         assert_eq!(find(chinese, &["端口"], 8).unwrap(), "端口改为八零八零。");
+    }
+
+    #[test]
+    fn passage_is_found_anywhere_in_a_very_long_text() {
+        for before in [60, 64, 66, 130, 400] {
+            let filler = "Nothing of importance was said here. ".repeat(before * 1024 / 37);
+            let text = format!("{filler}The stories of the kakapo are in drawer seven. {filler}");
+            let found = find(&text, &["kakapo", "stori"], 12).unwrap();
+            assert_eq!(
+                found, "The stories of the kakapo are in drawer seven.",
+                "after {before} KiB"
+            );
+        }
     }
 
     proptest! {

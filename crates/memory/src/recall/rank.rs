@@ -54,6 +54,7 @@ pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCa
         mean_sum,
         sum_deviation,
         candidates: candidates.len(),
+        sum_shift: 0.0,
     };
     order.sort_by(|a, b| {
         let (one, other) = (&candidates[*a], &candidates[*b]);

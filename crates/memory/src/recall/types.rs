@@ -18,6 +18,14 @@ pub(crate) struct ScoredCandidate {
     pub(crate) evidence: Evidence,
 }
 
+impl ScoredCandidate {
+    /// Takes the likelihood from a wider search that found the turn, too. Its rank value stays.
+    pub(crate) fn judge_by(&mut self, wider: &ScoredCandidate) {
+        let sum_shift = wider.sum - self.sum;
+        self.likelihood = Likelihood { sum_shift, ..wider.likelihood };
+    }
+}
+
 /// A record with its rank value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScoredRecord {
@@ -48,6 +56,8 @@ pub(crate) struct Likelihood {
     pub(crate) sum_deviation: f64,
     /// The number of candidates.
     pub(crate) candidates: usize,
+    /// What to add to the turn's sum, if mean and deviation are those of another search.
+    pub(crate) sum_shift: f64,
 }
 
 impl Likelihood {
@@ -57,7 +67,7 @@ impl Likelihood {
         // Among candidates that are nearly equal, a small difference is a great z-score. It must not hide
         // a turn.
         let z_score = if self.sum_deviation > 1e-9 {
-            ((sum - self.mean_sum) / self.sum_deviation).max(0.0)
+            ((sum + self.sum_shift - self.mean_sum) / self.sum_deviation).max(0.0)
         } else {
             0.0
         };
@@ -95,6 +105,11 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// Returns whether anything in the turn, or near it, has to do with the query.
     pub(crate) fn speaks_for_it(&self) -> bool {
-        !self.terms.is_empty() || self.similar_meaning || self.near_match || self.in_period
+        self.is_in_turn() || self.near_match
+    }
+
+    /// Returns whether anything in the turn itself has to do with the query.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        !self.terms.is_empty() || self.similar_meaning || self.in_period
     }
 }
