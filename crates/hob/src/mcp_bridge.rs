@@ -6,17 +6,29 @@
 //! so that none waits forever. Without a server it answers `initialize` and `tools/list` itself.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hob_mcp::offline;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::socket::client::Connection;
 use crate::socket::{Answer, Call, client};
 
+/// JSON-RPC's codes of errors.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+/// How long the bridge waits for answers after the agent has closed its side.
+const MAX_WAIT_AT_END: Duration = Duration::from_secs(30);
+/// How often it then checks that somebody still reads them.
+const OUTPUT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The request id of a repeated handshake. Its answer is not passed on to the agent.
 const REPLAY_ID: &str = "hob: handshake again";
 
@@ -44,7 +56,17 @@ struct Shared {
     state: Mutex<BridgeState>,
     /// Has a lock of its own, which is never held while a line is being sent: the server may block
     /// until its own output is read.
-    pending: Mutex<Vec<PendingRequest>>,
+    pending: Mutex<Pending>,
+    /// Notified when an answer has been written.
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// The requests that have no answer yet.
+    requests: Vec<PendingRequest>,
+    /// The number of answers that are being written.
+    writing: usize,
 }
 
 #[derive(Default)]
@@ -76,16 +98,17 @@ impl Bridge {
                 call,
                 state: Mutex::default(),
                 pending: Mutex::default(),
+                answered: Condvar::new(),
             }),
         }
     }
 
-    /// Forwards lines until the agent closes its side.
+    /// Forwards lines until the agent closes its side, and then the answers that are still to come.
     pub fn run(&self, mut from_agent: impl BufRead) {
         loop {
             let mut line = Vec::new();
             match from_agent.read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
+                Ok(0) | Err(_) => return self.wait_for_answers(),
                 Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Ok(_) => {
                     if line.last() != Some(&b'\n') {
@@ -101,19 +124,41 @@ impl Bridge {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pending(&self) -> MutexGuard<'_, Vec<PendingRequest>> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
         self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until every request has its answer, unless nobody reads it any more.
+    fn wait_for_answers(&self) {
+        let deadline = Instant::now() + MAX_WAIT_AT_END;
+        let mut pending = self.pending();
+        while pending.writing > 0 || !pending.requests.is_empty() {
+            if Instant::now() >= deadline || is_output_closed() {
+                return;
+            }
+            let waited = self.shared.answered.wait_timeout(pending, OUTPUT_CHECK_INTERVAL);
+            pending = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     fn forward(&self, line: Vec<u8>) {
-        let message = serde_json::from_slice::<RpcMessage>(&line).ok();
+        // A structure could also be read from a list of its fields.
+        let is_object = line.trim_ascii_start().first() == Some(&b'{');
+        let message = serde_json::from_slice::<RpcMessage>(&line).ok().filter(|_| is_object);
+        if message.is_none() {
+            let (code, text) = match serde_json::from_slice::<IgnoredAny>(&line) {
+                Ok(_) => (INVALID_REQUEST, "a message must be one JSON-RPC object"),
+                Err(_) => (PARSE_ERROR, "the line is not JSON"),
+            };
+            return send_to_agent(&error_line(&Value::Null, code, text));
+        }
         let method = message.as_ref().and_then(|message| message.method.as_deref());
         let request = message.as_ref().filter(|message| message.method.is_some());
         let id = request.and_then(|message| message.id.clone());
         if matches!(method, Some("notifications/cancelled")) {
             // The agent no longer waits for the answer, so the request is not repeated either.
             if let Some(id) = message.as_ref().and_then(|message| message.params.as_ref()) {
-                self.take_pending(&id["requestId"]);
+                self.pending().requests.retain(|request| request.id != id["requestId"]);
             }
         }
         let mut state = self.state();
@@ -121,7 +166,7 @@ impl Bridge {
             let generation = state.generation;
             let pending =
                 PendingRequest { id: id.clone(), line: line.clone(), generation, repeated: false };
-            self.pending().push(pending);
+            self.pending().requests.push(pending);
         }
         // Connecting repeats the handshake, which came before this line.
         let sent = self.send(&mut state, &line, id.as_ref());
@@ -131,10 +176,8 @@ impl Bridge {
             state.handshake.push(line.clone());
         }
         // Only a request gets an answer.
-        if let (Err(error), Some(id), Some(message)) = (sent, id, message)
-            && self.take_pending(&id)
-        {
-            send_to_agent(&self.answer_without_server(&id, &message, &error));
+        if let (Err(error), Some(id), Some(message)) = (sent, id, message) {
+            self.answer_once(&id, || self.answer_without_server(&id, &message, &error));
         }
     }
 
@@ -157,7 +200,7 @@ impl Bridge {
         self.connect_if_needed(state)?;
         if let Some(id) = id {
             let generation = state.generation;
-            for request in self.pending().iter_mut().filter(|request| request.id == *id) {
+            for request in self.pending().requests.iter_mut().filter(|request| request.id == *id) {
                 request.generation = generation;
             }
         }
@@ -165,13 +208,26 @@ impl Bridge {
         server.ok_or(io::ErrorKind::NotConnected)?.write_all(line)
     }
 
-    /// Removes a request from the list. Returns `false` if it was not there, because it has its
-    /// answer already.
-    fn take_pending(&self, id: &Value) -> bool {
+    /// Answers a request, unless it has its answer already.
+    fn answer_once(&self, id: &Value, answer: impl FnOnce() -> Vec<u8>) {
+        if self.begin_answer(id) {
+            send_to_agent(&answer());
+        }
+        self.end_answer();
+    }
+
+    /// Notes that a request is being answered. Returns `false` if it was not pending.
+    fn begin_answer(&self, id: &Value) -> bool {
         let mut pending = self.pending();
-        let before = pending.len();
-        pending.retain(|request| request.id != *id);
-        pending.len() < before
+        pending.writing += 1;
+        let before = pending.requests.len();
+        pending.requests.retain(|request| request.id != *id);
+        pending.requests.len() < before
+    }
+
+    fn end_answer(&self) {
+        self.pending().writing -= 1;
+        self.shared.answered.notify_all();
     }
 
     fn connect_if_needed(&self, state: &mut BridgeState) -> io::Result<()> {
@@ -200,11 +256,14 @@ impl Bridge {
             let message = serde_json::from_slice::<RpcMessage>(&line).ok();
             let answer = message.filter(|message| message.method.is_none());
             let id = answer.and_then(|message| message.id);
-            if id.as_ref().and_then(Value::as_str) != Some(REPLAY_ID) {
-                if let Some(id) = id {
-                    self.take_pending(&id);
+            match id {
+                Some(id) if id == REPLAY_ID => {}
+                Some(id) => {
+                    self.begin_answer(&id);
+                    send_to_agent(&line);
+                    self.end_answer();
                 }
-                send_to_agent(&line);
+                None => send_to_agent(&line),
             }
             line.clear();
         }
@@ -220,6 +279,7 @@ impl Bridge {
         }
         let lost: Vec<(Value, Vec<u8>, bool)> = self
             .pending()
+            .requests
             .iter_mut()
             .filter(|request| request.generation <= generation)
             .map(|request| {
@@ -233,8 +293,8 @@ impl Bridge {
                 false => self.send(&mut state, &line, Some(&id)),
             };
             let Err(error) = sent else { continue };
-            if let (true, Ok(message)) = (self.take_pending(&id), serde_json::from_slice(&line)) {
-                send_to_agent(&self.answer_without_server(&id, &message, &error));
+            if let Ok(message) = serde_json::from_slice(&line) {
+                self.answer_once(&id, || self.answer_without_server(&id, &message, &error));
             }
         }
     }
@@ -265,8 +325,7 @@ impl Bridge {
                 json!({"content": [{"type": "text", "text": text}], "isError": true})
             }
             other => {
-                let error = json!({"code": -32601, "message": format!("unknown method: {other}")});
-                return line(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+                return error_line(id, METHOD_NOT_FOUND, &format!("unknown method: {other}"));
             }
         };
         line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
@@ -292,10 +351,24 @@ fn replayed(handshake: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Returns an error answer.
+fn error_line(id: &Value, code: i32, text: &str) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}))
+}
+
 fn line(message: &Value) -> Vec<u8> {
     let mut line = message.to_string().into_bytes();
     line.push(b'\n');
     line
+}
+
+/// Returns whether nobody reads the standard output any more.
+fn is_output_closed() -> bool {
+    let stdout = io::stdout();
+    let mut output = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
+    poll(&mut output, PollTimeout::ZERO).is_ok()
+        && output[0].revents().is_some_and(|events| events.intersects(closed))
 }
 
 /// Sends a line to the agent. An error means that the agent is about to close its side, too.

@@ -227,7 +227,7 @@ impl Tools {
         arguments: TimelineArguments,
     ) -> Result<TimelineResult, ToolError> {
         let own = caller.location.as_ref().map(|location| location.project.clone());
-        let project = match (arguments.project.as_deref(), &arguments.session_id) {
+        let mut project = match (arguments.project.as_deref(), &arguments.session_id) {
             (Some("*"), _) | (None, Some(_)) => None,
             (Some(name), _) => Some(self.project(caller, name).await?),
             (None, None) => own,
@@ -238,10 +238,18 @@ impl Tools {
                 Ok(at) => at.map(Around::Time),
                 Err(_) => {
                     let id = RecordId::new(text);
+                    let wrong =
+                        |reason| ToolError::InvalidArguments(format!("around: {text} {reason}"));
                     let record = self.engine.record(&caller.principal, &id).await?;
-                    if record.is_none() {
-                        let reason = format!("around: {text} is neither a record nor a time");
-                        return Err(ToolError::InvalidArguments(reason));
+                    let record = record.ok_or_else(|| wrong("is neither a record nor a time"))?;
+                    if arguments.session_id.as_ref().is_some_and(|id| *id != record.session) {
+                        return Err(wrong("is not in this session"));
+                    }
+                    // The turns around a hit of another project are of interest, not those here.
+                    if arguments.project.is_none() && arguments.session_id.is_none() {
+                        project = Some(record.place.project);
+                    } else if project.as_ref().is_some_and(|name| *name != record.place.project) {
+                        return Err(wrong("is not in this project"));
                     }
                     Some(Around::Record(id))
                 }
@@ -270,7 +278,7 @@ impl Tools {
         let mut problems = Vec::new();
         if waiting.failed > 0 {
             let failed = waiting.failed;
-            problems.push(format!("{failed} deferred captures were set aside; see `hob doctor`"));
+            problems.push(format!("{failed} files of captured turns could not be stored in the memory; see `hob doctor`"));
         }
         if let Some(ModelProgress { state: ModelState::Failed(reason), .. }) = &progress {
             problems.push(format!(

@@ -486,3 +486,39 @@ fn agents_ask_the_owner_to_forget() {
     drop(bridge);
     assert!(server.stop().success());
 }
+
+/// A client that writes all its requests and closes its side got no answers.
+#[test]
+fn bridge_answers_everything_before_it_ends() {
+    let home = TestHome::new();
+    let _server = home.serve();
+    let initialize = json!({"protocolVersion": "2025-03-26", "capabilities": {},
+        "clientInfo": {"name": "pipe", "version": "0"}});
+    let capture = json!({"name": "memory_capture", "arguments": {"text": "ocelots are cats"}});
+    let recall = json!({"name": "memory_recall", "arguments": {"cue": "ocelots"}});
+    let requests = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": capture}),
+        json!({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": recall}),
+    ];
+    let lines: Vec<String> = requests.iter().map(Value::to_string).collect();
+    for _ in 0..5 {
+        let output = feed(home.command(&["mcp"]), lines.join("\n").as_bytes());
+        let answers = String::from_utf8(output.stdout).unwrap();
+        let mut ids: Vec<i64> = answers
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].as_i64().unwrap())
+            .collect();
+        ids.sort();
+        assert_eq!(ids, [1, 2, 3, 4], "{answers}");
+    }
+    let output = feed(home.command(&["mcp"]), b"no json\n[]\n");
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let codes: Vec<Value> = answers
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["error"]["code"].clone())
+        .collect();
+    assert_eq!(codes, [json!(-32700), json!(-32600)], "{answers}");
+}
