@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::session::TurnUsage;
+
 /// A request for a one-shot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRequest {
@@ -12,11 +14,13 @@ pub struct RunRequest {
 }
 
 /// The answer of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RunReply {
     /// The agent's text, unchanged.
     pub text: String,
     pub stop_reason: String,
+    /// What the run has used, as far as the agent says it.
+    pub usage: TurnUsage,
 }
 
 /// Why a run gave no answer. Each variant calls for a different reaction of the caller.

@@ -44,7 +44,8 @@ impl AgentCatalog {
         let _changing = self.changing.lock().await;
         if self.store.documents(app, kind, None).await?.len() >= MAX_DOCUMENTS {
             let message = format!(
-                "the app already has {MAX_DOCUMENTS} of these objects, which is the limit; delete one first"
+                "the app already has {MAX_DOCUMENTS} {}s, which is the limit; delete one first",
+                kind.as_str()
             );
             return Err(ApiError::bad_request(message));
         }

@@ -77,7 +77,8 @@ impl OneTurn {
                     agent.send(AgentCommand::AnswerPermission { request: ask.id, option });
                 }
                 AgentEvent::TurnEnded(Ok(stop_reason)) => {
-                    return Ok(RunReply { text: reader.text(), stop_reason });
+                    let usage = reader.usage(&mut 0.0);
+                    return Ok(RunReply { text: reader.text(), stop_reason, usage });
                 }
                 AgentEvent::TurnEnded(Err(message)) => return Err(failed(message, String::new())),
                 AgentEvent::Exited(gone) => {

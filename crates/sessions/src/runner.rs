@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hob_child::{Child, ChildSpec, SpawnError, Stdin, StopLadder, Streams};
-use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest};
+use hob_domain::session::{SessionStore, SessionlessTurn, TurnState, TurnUsage};
+use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ pub struct RunnerOptions {
     pub runtime: Runtime,
     /// The folder in which runs get their temporary folders.
     pub workspaces: PathBuf,
+    /// Counts runs and what they use.
+    pub store: Arc<dyn SessionStore>,
 }
 
 /// Starts one-shot runs.
@@ -83,8 +86,11 @@ impl Runner {
         let cancel = self.cancellation(app);
         let guard = cancel.clone().drop_guard();
         let (sender, answer) = oneshot::channel();
+        let (store, app) = (options.store.clone(), app.clone());
         options.runtime.tasks.spawn(async move {
-            let _ = sender.send(run.perform(cancel).await);
+            let answer = run.perform(cancel).await;
+            count(store.as_ref(), app, &answer).await;
+            let _ = sender.send(answer);
         });
         let answer = answer.await.unwrap_or_else(|_| {
             Err(RunError::Internal("the run's task ended without an answer".to_owned()))
@@ -110,6 +116,19 @@ impl Runner {
                 changes: self.changes.clone(),
             }),
         }
+    }
+}
+
+/// Adds an ended run and what it used to the usage of its app.
+async fn count(store: &dyn SessionStore, app: AppName, answer: &Result<RunReply, RunError>) {
+    let (state, usage) = match answer {
+        Ok(reply) => (TurnState::Finished, reply.usage),
+        Err(RunError::Cancelled) => (TurnState::Cancelled, TurnUsage::default()),
+        Err(_) => (TurnState::Failed, TurnUsage::default()),
+    };
+    let turn = SessionlessTurn { app, state, usage, outbox: None };
+    if let Err(error) = store.note_turn(&turn, Timestamp::now()).await {
+        tracing::error!(%error, app = %turn.app, "failed to count a run");
     }
 }
 

@@ -11,6 +11,7 @@ use std::io;
 use std::path::Path;
 
 use hob_child::{ChildSpec, Exit};
+use hob_domain::session::TurnUsage;
 use hob_domain::{RunReply, RunRequest};
 use serde::Deserialize;
 
@@ -81,6 +82,20 @@ struct ResultRecord {
     subtype: Option<String>,
     #[serde(default)]
     errors: Vec<String>,
+    #[serde(default)]
+    usage: ResultUsage,
+    #[serde(default)]
+    total_cost_usd: f64,
+}
+
+/// The tokens that a run has used.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ResultUsage {
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_read_input_tokens: u64,
+    cache_creation_input_tokens: u64,
 }
 
 /// Why the output contains no answer.
@@ -120,6 +135,13 @@ pub fn read_result(stdout: &str, exit: Exit) -> Result<RunReply, PrintFailure> {
     Ok(RunReply {
         text: record.result.unwrap_or_default(),
         stop_reason: record.stop_reason.unwrap_or_else(|| "end_turn".to_owned()),
+        usage: TurnUsage {
+            input_tokens: record.usage.input_tokens,
+            output_tokens: record.usage.output_tokens,
+            cached_read_tokens: record.usage.cache_read_input_tokens,
+            cached_write_tokens: record.usage.cache_creation_input_tokens,
+            cost_usd: record.total_cost_usd,
+        },
     })
 }
 

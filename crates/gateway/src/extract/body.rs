@@ -9,7 +9,7 @@ use axum::extract::{FromRequest, Request};
 use hob_agents::app_permits::{AppPermit, PermitsOfApp};
 use hob_domain::json_size::{MAX_JSON_VALUES, has_too_many_values};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::app_requests::RequestSlot;
 use crate::error::ApiError;
@@ -100,6 +100,11 @@ async fn read(
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // A structure could also be read from a list of its fields, but every body of this API is an object.
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first != Some(&b'{') && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
+        return Err(ApiError::bad_request("the body must be a JSON object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
@@ -119,11 +124,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         code: "bad_json",
         message: format!("the body is not valid JSON: {error}"),
     })?;
-    // A structure can also be read from a list of its fields, but every body of this API is an object.
-    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => Err(ApiError::bad_request("the body must be a JSON object")),
-        _ => Ok(value),
-    }
+    Ok(value)
 }
 
 #[cfg(test)]
@@ -156,7 +157,8 @@ mod tests {
         check(r#"{"name":"x","sizes":[1,"y"]}"#, "bad_request", "sizes[1]:");
         check(r#"{"name":"x","size":1}"#, "bad_request", "`size`");
         check(r#"{}"#, "bad_request", "`name`");
-        check(r#"[]"#, "bad_request", "invalid");
+        check(r#"[]"#, "bad_request", "must be a JSON object");
+        check("null", "bad_request", "must be a JSON object");
         check(r#" ["x", [1]]"#, "bad_request", "must be a JSON object");
         check(r#"{"name":"#, "bad_json", "not valid JSON");
         check(r#""#, "bad_json", "not valid JSON");

@@ -59,6 +59,7 @@ pub(crate) struct RunAnswer {
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 429, description = "The app has used up its quota; see Retry-After.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
     (status = 502, description = "The agent failed or is not installed.", body = AgentErrorBody),
     (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = ErrorBody),
@@ -86,6 +87,7 @@ pub(crate) async fn run(
     let prompt = prompt_with_files(&body.prompt, &paths);
     let request = RunRequest { prompt, model: body.model, system: body.system, timeout };
     gateway.sessions.check_capacity().await?;
+    gateway.sessions.check_app(&app.name).await?;
     let started = Instant::now();
     let answer = gateway.runner.run(&app.name, agent, request).await;
     let duration_ms = started.elapsed().as_millis() as u64;

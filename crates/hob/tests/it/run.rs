@@ -245,3 +245,19 @@ fn runs_leak_no_descriptor_in_the_server() {
     round();
     wait_until("the descriptors are as many as before", || (count() <= before).then_some(()));
 }
+
+/// Runs did not count against an app's limits, and were missing in its usage.
+#[test]
+fn runs_count_against_the_limits_of_their_app() {
+    let home = TestHome::new();
+    let token = home.app("tests");
+    let server = home.serve_with(|command| {
+        command.env("HOB_LIMITS_APP_TURNS_PER_MINUTE", "2").env("HOB_ADMIN_TOKEN", "admin");
+    });
+    let body = json!({"prompt": "hello", "agent": "demo"});
+    let run = || server.post("/run", Some(&token), &body);
+    assert_eq!([run().status, run().status], [200, 200]);
+    crate::api::assert_error(&run(), 429, "app_pace", "limit");
+    let usage = server.get("/admin/usage", Some("admin")).json();
+    assert_eq!(usage["days"][0]["turns"], 2, "{usage}");
+}

@@ -21,6 +21,7 @@ backend_tests!([file, postgres, cluster]: [
     kill_9_interrupts_the_turn_and_keeps_its_events,
     queued_turns_run_after_a_kill,
     queued_turns_run_after_a_stop,
+    client_of_a_queued_turn_is_answered_at_once,
     restart_keeps_open_and_closed_sessions,
     idempotency_keys_survive_a_restart,
     sweeper_closes_stale_sessions_after_a_restart,
@@ -232,6 +233,20 @@ fn queued_turns_run_after_a_stop(backend: Backend) {
     let api = api.restart_after(stopped);
     assert_eq!(api.wait_for_turn(&id, waiting, "finished")["text"], "echo: later");
     assert_eq!(api.get_turn(&id, 1)["state"], "interrupted");
+}
+
+/// A client that waited for a queued turn held up the stop for the whole grace.
+fn client_of_a_queued_turn_is_answered_at_once(backend: Backend) {
+    let api = backend.api("shutdown_grace_secs = 600\n");
+    let id = api.session();
+    api.start_gated_turn(&id);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| api.turn(&id, "later"));
+        let second = format!("/sessions/{id}/turns/2");
+        wait_until("it is queued", || (api.get(&second).json()["state"] == "queued").then_some(()));
+        api.server.signal(Signal::SIGTERM);
+        assert_error(&waiting.join().unwrap(), 503, "stopping", "after the next start");
+    });
 }
 
 /// Open sessions are live after a restart too; closed ones stay closed, with their log.

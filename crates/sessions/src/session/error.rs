@@ -7,7 +7,7 @@ use hob_domain::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The app has no such session, turn or permission request.
-    #[error("no such session")]
+    #[error("no such session, turn or permission request")]
     NotFound,
     #[error("the session is closed")]
     Closed,

@@ -114,7 +114,7 @@ impl Sessions {
     }
 
     /// Counts a turn of an app outside of any session, or refuses it by the app's limits.
-    pub(crate) async fn check_app(&self, app: &AppName) -> Result<(), SessionError> {
+    pub async fn check_app(&self, app: &AppName) -> Result<(), SessionError> {
         self.parts.intake.check_app(app).await
     }
 

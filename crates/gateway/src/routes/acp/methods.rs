@@ -52,7 +52,7 @@ pub(super) async fn call(
 /// Creates a session. A client on another machine does not know the folders of this one: if its folder does not lie in
 /// `sessions.roots`, the session works in its own folder.
 async fn new_session(connection: &Connection, params: &Value) -> Result<Value, AcpError> {
-    let cwd = params["cwd"].as_str().ok_or_else(|| AcpError::invalid("cwd: must be a text"))?;
+    let cwd = params["cwd"].as_str().ok_or_else(|| AcpError::invalid("cwd: must be a string"))?;
     let request = |cwd: Option<String>| NewSession {
         agent: connection.agent().clone(),
         meta: json!({"from": "/acp"}),
@@ -77,7 +77,7 @@ async fn new_session(connection: &Connection, params: &Value) -> Result<Value, A
 /// Returns the session that the parameters name.
 async fn session(connection: &Connection, params: &Value) -> Result<Session, AcpError> {
     let id = params["sessionId"].as_str();
-    let id = id.ok_or_else(|| AcpError::invalid("sessionId: must be a text"))?;
+    let id = id.ok_or_else(|| AcpError::invalid("sessionId: must be a string"))?;
     let missing = || AcpError::new(NOT_FOUND, format!("no session has the ID {id:?}"));
     let id = session_id(id).map_err(|_| missing())?;
     match connection.gateway().sessions.get(connection.app(), &id).await.map_err(ApiError::from) {

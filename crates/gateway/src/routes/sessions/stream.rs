@@ -24,8 +24,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Returns whether the caller accepts a stream.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let values = headers.get_all("accept").iter().filter_map(|value| value.to_str().ok());
-    let mut kinds = values.flat_map(|value| value.split(','));
-    kinds.any(|kind| kind.split(';').next().unwrap_or_default().trim() == "text/event-stream")
+    values.flat_map(|value| value.split(',')).any(|kind| {
+        let mut parts = kind.split(';').map(str::trim);
+        let is_stream =
+            parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"));
+        // A weight of 0 means "not acceptable".
+        let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+        is_stream && weight != Some(0.0)
+    })
 }
 
 /// Returns the event number to continue after; 0 if the caller has seen none.

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
 use hob_domain::secret;
-use hob_domain::session::{IdempotencyKey, SessionId, SessionTurn};
+use hob_domain::session::{IdempotencyKey, SessionId, SessionTurn, TurnState};
 use hob_sessions::session::TurnSubmission;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -90,8 +90,7 @@ pub(crate) async fn turn(
     } else {
         let ended = tokio::select! {
             ended = gateway.sessions.turn_ended(&app.name, &id, index) => ended?,
-            // A running turn has ended by then; a queued turn runs after the next start.
-            () = stopped(&gateway.runtime.ending) => {
+            () = left_for_the_next_start(&gateway, &app.name, &id, index) => {
                 let message = format!("Hob is stopping; turn {index} runs after the next start");
                 return Err(ApiError::Busy { code: "stopping", message });
             }
@@ -167,7 +166,18 @@ fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<Idempotenc
 
 fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|word| word.trim() == "respond-async")
+    let mut words = values.flat_map(|value| value.split([',', ';']));
+    words.any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+/// Returns once Hob stops and leaves the turn for its next start: a queued turn at once, a running one
+/// when it has had its time.
+async fn left_for_the_next_start(gateway: &Gateway, app: &AppName, id: &SessionId, index: u32) {
+    gateway.runtime.stopping.cancelled().await;
+    let turn = gateway.sessions.turn(app, id, index).await;
+    if !turn.is_ok_and(|turn| turn.state == TurnState::Queued) {
+        stopped(&gateway.runtime.ending).await;
+    }
 }
 
 fn set(response: &mut Response, name: HeaderName, value: &str) {

@@ -86,6 +86,7 @@ fn schema(schema: &Value, place: &str) -> Result<AnswerForm, Problem> {
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
     compiler.use_loader(Box::new(NoLoader));
+    compiler.enable_format_assertions();
     let failed = |error: CompileError| {
         let text = match error {
             CompileError::LoadUrlError { url, .. } => {
@@ -106,7 +107,7 @@ fn schema(schema: &Value, place: &str) -> Result<AnswerForm, Problem> {
     };
     Ok(AnswerForm {
         instruction: format!(
-            "Answer with one JSON value that is valid under this JSON schema and nothing else, no code fence: {schema}"
+            "Answer with one JSON value and nothing else, without a code fence. It must be valid under this JSON schema: {schema}"
         ),
         check: Arc::new(check),
     })

@@ -139,7 +139,7 @@ fn chosen(
 
 fn unsupported(place: &str, kind: &str) -> Problem {
     wrong(&format!(
-        "{place}.type: {kind:?} is not supported; use tools of type function (Claude Code also has built-in tools)"
+        "{place}.type: {kind:?} is not supported; only tools of type function are. For web search, files and the like, Claude Code has built-in tools"
     ))
 }
 

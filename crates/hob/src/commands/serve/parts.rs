@@ -129,8 +129,8 @@ pub fn gateway(
         conversations: Conversations::new(ledger.clone(), responses.max_conversation_bytes),
         responses: Arc::new(Responses::new(ledger.clone(), responses)),
         catalog: AgentCatalog::new(ledger.clone()),
+        runner: runner(settings, runtime, ledger.clone()),
         audit: ledger,
-        runner: runner(settings, runtime),
         files: sessions.files().clone(),
         sessions,
         runtime: runtime.clone(),
@@ -160,8 +160,9 @@ fn probe(settings: &Resolved, key: &DataKey) -> Option<Arc<dyn StoreProbe>> {
 }
 
 /// Builds `/run`: one prompt in a temporary workspace.
-fn runner(settings: &Resolved, runtime: &Runtime) -> Runner {
-    Runner::new(RunnerOptions { runtime: runtime.clone(), workspaces: settings.home.workspaces() })
+fn runner(settings: &Resolved, runtime: &Runtime, store: Arc<dyn LedgerStore>) -> Runner {
+    let workspaces = settings.home.workspaces();
+    Runner::new(RunnerOptions { runtime: runtime.clone(), workspaces, store })
 }
 
 /// Returns the agents of the settings. The demo agent gets its command: this executable.

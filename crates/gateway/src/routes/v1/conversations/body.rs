@@ -48,7 +48,7 @@ pub(super) fn checked_metadata(metadata: &Map<String, Value>) -> Result<(), Prob
         let is_short = |text: &str| text.chars().count() <= MAX_VALUE_CHARS;
         if key.chars().count() > MAX_KEY_CHARS || !value.as_str().is_some_and(is_short) {
             return wrong(format!(
-                "keys must have at most {MAX_KEY_CHARS} characters, and values must be texts of at most {MAX_VALUE_CHARS}"
+                "keys must have at most {MAX_KEY_CHARS} characters, and values must be strings of at most {MAX_VALUE_CHARS}"
             ));
         }
     }

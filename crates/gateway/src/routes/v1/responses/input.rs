@@ -24,7 +24,7 @@ pub(super) fn items(input: Option<&Value>) -> Result<Vec<Value>, Problem> {
         }
         Some(Value::Array(items)) if !items.is_empty() => Ok(items.clone()),
         None | Some(Value::Null | Value::Array(_)) => Err(wrong("input: must not be empty")),
-        Some(_) => Err(wrong("input: must be a text or a list of items")),
+        Some(_) => Err(wrong("input: must be a string or a list of items")),
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn check_calls<'a>(items: impl Iterator<Item = &'a Value>) -> Result<
 fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
     let text_of = |field: &str| {
         let text = item[field].as_str().filter(|text| !text.is_empty());
-        text.ok_or_else(|| wrong(&format!("{place}.{field}: must be a text")))
+        text.ok_or_else(|| wrong(&format!("{place}.{field}: must be a string")))
     };
     match item["type"].as_str() {
         None | Some("message") => message(item, place, input)?,
@@ -99,7 +99,7 @@ fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
                 text @ Value::String(_) => text.clone(),
                 _ => {
                     return Err(wrong(&format!(
-                        "{place}.output: must be a text or a list of parts"
+                        "{place}.output: must be a string or a list of parts"
                     )));
                 }
             };
@@ -143,7 +143,7 @@ fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
     let parts = match content {
         Value::String(_) => return Ok(vec![text(content)]),
         Value::Array(parts) => parts,
-        _ => return Err(wrong(&format!("{place}: must be a text or a list of parts"))),
+        _ => return Err(wrong(&format!("{place}: must be a string or a list of parts"))),
     };
     let part = |(index, part): (usize, &Value)| {
         let refuse = |what: &str| wrong(&format!("{place}[{index}]: {what}"));

@@ -48,7 +48,7 @@ enum Sent {
     (status = 200, description = "The events.", body = Object),
     (status = 400, description = "Invalid request, or the session has ended.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app, or nothing waits for this answer.", body = Object),
+    (status = 404, description = "No such session of this app, or no pending tool call or permission request has this ID.", body = Object),
     (status = 408, description = "The body did not arrive in time.", body = Object),
     (status = 413, description = "The body is too large.", body = Object),
     (status = 429, description = "The queue is full, or the app's limit is reached; see Retry-After.", body = Object),
@@ -157,7 +157,10 @@ async fn read(
 }
 
 fn nothing_waits(place: &str, field: &str) -> Problem {
-    ApiError::NotFound(format!("{place}.{field}: nothing waits for this answer")).into()
+    ApiError::NotFound(format!(
+        "{place}.{field}: no pending tool call or permission request has this ID"
+    ))
+    .into()
 }
 
 async fn apply(

@@ -234,7 +234,9 @@ pub(crate) async fn update(
             ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
         ];
         if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
-            return Err(Problem::invalid(format!("{name}: Hob can't change it")));
+            return Err(Problem::invalid(format!(
+                "{name}: cannot be changed in an existing session"
+            )));
         }
         let described = sessions::change(&gateway, &app.name, &id, |description| {
             if let Some(title) = body.title {

@@ -152,7 +152,7 @@ pub(super) async fn prompts(
         return Ok(vec![prompt::read(gateway, app, input, place).await?]);
     }
     let Some(messages) = input.as_array().filter(|messages| !messages.is_empty()) else {
-        return Err(Problem::invalid(format!("{place}: must be a text or a list of messages")));
+        return Err(Problem::invalid(format!("{place}: must be a string or a list of messages")));
     };
     let mut prompts = Vec::with_capacity(messages.len());
     for (index, message) in messages.iter().enumerate() {

@@ -267,7 +267,7 @@ pub(crate) async fn update(
         let JsonBody(body) = JsonBody::<UpdateBody>::from_request(request, &gateway).await?;
         refuse(body.review.as_deref(), body.spend_control.as_ref(), None)?;
         if body.agent.is_some_and(|agent| !agent.is_null()) {
-            return Err(Problem::invalid("agent: Hob can't change it"));
+            return Err(Problem::invalid("agent: cannot be changed in an existing session"));
         }
         let described = sessions::change(&gateway, &app.name, &id, |description| {
             if let Some(metadata) = body.metadata {
