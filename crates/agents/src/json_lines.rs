@@ -24,9 +24,9 @@ const MAX_ID_BYTES: usize = 4096;
 /// Why an agent's output is not read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    #[error("the agent wrote a line of more than {} MiB, so Hob ended it", MAX_LINE_BYTES >> 20)]
+    #[error("Hob ended the agent: it wrote a line of more than {} MiB", MAX_LINE_BYTES >> 20)]
     TooLong,
-    #[error("the agent did not finish a long line within {} s, so Hob ended it", LONG_LINE_TIMEOUT.as_secs())]
+    #[error("Hob ended the agent: it did not finish a long line within {} s", LONG_LINE_TIMEOUT.as_secs())]
     TooSlow,
 }
 

@@ -39,10 +39,21 @@ const CREDENTIALS: &[&str] = &[
     ".config/Bitwarden",
     ".password-store",
     ".local/share/keyrings",
+    ".local/share/kwalletd",
     ".mozilla",
     ".config/google-chrome",
     ".config/chromium",
     ".config/BraveSoftware",
+    ".thunderbird",
+    ".config/containers/auth.json",
+    ".config/sops/age",
+    ".oci",
+    ".boto",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".cache/huggingface/token",
+    ".huggingface/token",
+    ".claude.json",
     ".claude/.credentials.json",
     ".codex/auth.json",
     ".gemini/oauth_creds.json",
@@ -262,6 +273,15 @@ fn leads_through(path: &Path, folder: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn settings_reference_lists_every_hidden_credential_store() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let reference = fs::read_to_string(path).unwrap();
+        for name in CREDENTIALS {
+            assert!(reference.contains(&format!("`~/{name}`")), "~/{name} is not in settings.md");
+        }
+    }
 
     #[test]
     fn path_that_leads_through_a_folder_is_recognised_under_any_name() {

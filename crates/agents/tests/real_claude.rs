@@ -340,3 +340,35 @@ async fn api_errors_and_permissions_are_typed_errors() {
     assert_eq!(result(&events).stop_reason, "end_turn");
     setup.backend.close().await;
 }
+
+/// Nobody can answer the dialogs of these tools, and a plan mode would make other tools open one.
+#[tokio::test]
+async fn tools_with_dialogs_are_refused_and_the_turn_goes_on() {
+    let mut setup = setup();
+    setup.profile.permission_mode = Some("dontAsk".to_owned());
+    let question = json!({"questions": [{"question": "Which?", "header": "Which", "multiSelect": false,
+        "options": [{"label": "a", "description": "A"}, {"label": "b", "description": "B"}]}]});
+    for tool in [
+        "EnterPlanMode {}".to_owned(),
+        r#"ExitPlanMode {"plan":"do it"}"#.to_owned(),
+        format!("AskUserQuestion {question}"),
+    ] {
+        let events = setup.ask(&[user(&format!("[[tool {tool}]] [[say went on]]"))]).await;
+        assert_eq!(text(&events), "went on", "{tool}");
+    }
+    let events = setup.ask(&[user(r#"[[tool Bash {"command":"touch made"}]] [[say done]]"#)]).await;
+    assert_eq!(text(&events), "done");
+    assert!(!setup.profile.cwd.join("made").exists(), "it is still denied");
+    setup.backend.close().await;
+}
+
+/// In the terminal a backslash before Enter means a line break, and was lost.
+#[tokio::test]
+async fn backslash_at_the_end_reaches_the_model() {
+    let setup = setup();
+    for prompt in [r"C:\dir\", r"two\\", "a\nb\\"] {
+        setup.ask(&[user(prompt)]).await;
+        assert_eq!(setup.last_prompt().trim_end_matches([' ', '\u{2800}']), prompt);
+    }
+    setup.backend.close().await;
+}

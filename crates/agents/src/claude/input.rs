@@ -15,7 +15,12 @@ pub fn typed(text: &str) -> Option<String> {
     if bare.is_empty() {
         return None;
     }
-    Some(plain(text))
+    let mut typed = plain(text);
+    // A backslash right before Enter would be taken for a line break.
+    if typed.ends_with('\\') {
+        typed.push(' ');
+    }
+    Some(typed)
 }
 
 /// Inserts [`COMMAND_GUARD`] in front of a command and of every mention. Without it, `@/some/file` would send
@@ -65,6 +70,7 @@ mod tests {
         check("exit", "\u{2800}exit");
         check("\u{200b}exit", "\u{2800}\u{200b}exit");
         check("  quit\n", "\u{2800}  quit");
+        check("path C:\\dir\\", "path C:\\dir\\ ");
         check("?", "\u{2800}?");
         check("exit now", "exit now");
         check("# title", "# title");
@@ -92,10 +98,10 @@ mod tests {
                     .replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ")
                     .chars().filter(|c| *c == '\n' || !c.is_control()).collect();
                 let without = |text: &str| text.replace(COMMAND_GUARD, "");
-                prop_assert_eq!(without(&typed), without(plain.trim_end()));
+                prop_assert_eq!(without(typed.trim_end()), without(plain.trim_end()));
                 let mentions = plain.matches('@').count();
                 prop_assert!(
-                    typed.chars().count() <= plain.trim_end().chars().count() + 1 + mentions
+                    typed.chars().count() <= plain.trim_end().chars().count() + 2 + mentions
                 );
             }
         }

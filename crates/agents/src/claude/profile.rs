@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use super::argument_files::{ArgumentFiles, ProcessFile};
 use crate::client_tools::{ClientTool, NAME_PREFIX, SERVER_NAME};
 
+/// Tools that open a dialog, or change the permission mode so that other tools do. Nobody answers it.
+const DIALOG_TOOLS: &str = "AskUserQuestion,EnterPlanMode,ExitPlanMode";
+
 /// The transport between Hob and a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaudeTransport {
@@ -160,6 +163,7 @@ impl Profile {
             ("--append-system-prompt-file", path(&paths.append_system_prompt)),
             ("--permission-mode", self.permission_mode.clone()),
             ("--allowedTools", tools),
+            ("--disallowedTools", Some(DIALOG_TOOLS.to_owned())),
             ("--mcp-config", path(&paths.process_mcp_config).or(mcp_config)),
         ];
         for (flag, value) in pairs {
@@ -179,12 +183,20 @@ mod tests {
     #[test]
     fn only_set_fields_become_arguments() {
         let mut profile = Profile::new("/w");
-        assert_eq!(profile.arguments(&ArgumentPaths::default()), ["--permission-mode=dontAsk"]);
+        let disallowed = "--disallowedTools=AskUserQuestion,EnterPlanMode,ExitPlanMode";
+        let expect = ["--permission-mode=dontAsk", disallowed];
+        assert_eq!(profile.arguments(&ArgumentPaths::default()), expect);
         profile.permission_mode = None;
         profile.model = Some("sonnet".into());
         profile.allowed_tools = vec!["Bash".into(), "Read".into()];
         profile.extra_args = vec!["--verbose".into()];
-        let expect = ["--model=sonnet", "--allowedTools=Bash,Read", "--mcp-config=/f", "--verbose"];
+        let expect = [
+            "--model=sonnet",
+            "--allowedTools=Bash,Read",
+            disallowed,
+            "--mcp-config=/f",
+            "--verbose",
+        ];
         let mcp_config = Some(PathBuf::from("/f"));
         let paths = ArgumentPaths { mcp_config, ..ArgumentPaths::default() };
         assert_eq!(profile.arguments(&paths), expect);

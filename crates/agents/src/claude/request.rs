@@ -133,8 +133,7 @@ impl CompletionRequest {
             return None;
         }
         if self.must_call {
-            let text =
-                "the model answered twice without calling a tool, which tool_choice requires";
+            let text = "the model did not call a tool, which tool_choice requires, even after a second attempt";
             let error = failed("tool_choice", text.to_owned());
             return Some(Objection { prompt: CALL_REMINDER.to_owned(), error });
         }
@@ -142,7 +141,9 @@ impl CompletionRequest {
         let prompt = format!(
             "That answer does not have the required form: {wrong}\nAnswer again with the corrected JSON and nothing else."
         );
-        let text = format!("the model answered twice without the required form: {wrong}");
+        let text = format!(
+            "the model's answer did not have the required form, even after a second attempt: {wrong}"
+        );
         Some(Objection { prompt, error: failed("structured_output", text) })
     }
 

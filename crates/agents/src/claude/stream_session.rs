@@ -97,12 +97,14 @@ impl StreamSession {
         limits: TurnTimeouts,
         mut emit: impl FnMut(Event),
     ) -> Result<TurnResult, BackendError> {
-        let typed = input::typed(prompt)
-            .ok_or_else(|| BackendError::Invalid("prompt: must not be empty".to_owned()))?;
+        if prompt.trim().is_empty() {
+            return Err(BackendError::Invalid("prompt: must not be empty".to_owned()));
+        }
+        let prompt = input::plain(prompt);
         let started = Instant::now();
         // Records after the end of the last turn belong to no turn.
         while self.records.try_recv().is_ok() {}
-        if self.input.send(stream_json::user_message(&typed)).is_err() {
+        if self.input.send(stream_json::user_message(&prompt)).is_err() {
             return Err(self.died().await);
         }
         let mut accepted = false;
