@@ -86,9 +86,9 @@ pub fn run() -> ExitCode {
         return ended(plain(&commands::overview::run));
     };
     let exit = match command {
-        Command::CaptureTranscript(args) => return hook_runner::capture_transcript(args),
-        Command::CaptureTurn(args) => return hook_runner::capture_turn(args),
-        Command::SessionStart(args) => return hook_runner::session_start(args),
+        Command::CaptureTranscript(args) => hook_runner::capture_transcript(args),
+        Command::CaptureTurn(args) => hook_runner::capture_turn(args),
+        Command::SessionStart(args) => hook_runner::session_start(args),
         Command::Completions(args) => commands::completions::run(&args, whole()),
         Command::Man(args) => commands::man::run(&args, whole()),
         Command::Claude(args) => commands::claude::run(&args),

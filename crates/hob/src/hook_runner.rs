@@ -19,7 +19,8 @@ const EXIT_RESERVE: Duration = Duration::from_millis(150);
 /// How long before its exit a hook should have done its work.
 const WORK_RESERVE: Duration = Duration::from_millis(250);
 
-pub fn capture_transcript(args: capture_transcript::Args) -> ExitCode {
+pub fn capture_transcript(args: capture_transcript::Args) -> ! {
+    let args = args.without_empty();
     let work = move |settings: &Arc<Resolved>, deadline| {
         Ok(capture_transcript::run(settings, &args, deadline).to_string())
     };
@@ -31,17 +32,17 @@ pub fn capture_transcript(args: capture_transcript::Args) -> ExitCode {
     print(&format!("{answer}\n"))
 }
 
-pub fn capture_turn(args: capture_turn::Args) -> ExitCode {
+pub fn capture_turn(args: capture_turn::Args) -> ! {
     let work = move |settings: &Arc<Resolved>, deadline| {
         capture_turn::run(settings, &args, deadline).map(|()| String::new())
     };
     match run_in_time(work) {
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(_) => end(),
         Err(error) => print_error(&error),
     }
 }
 
-pub fn session_start(args: session_start::Args) -> ExitCode {
+pub fn session_start(args: session_start::Args) -> ! {
     let work =
         move |settings: &Arc<Resolved>, deadline| session_start::run(settings, &args, deadline);
     match run_in_time(work) {
@@ -95,12 +96,17 @@ enum Step {
     Done(Result<String, String>),
 }
 
-fn print(text: &str) -> ExitCode {
-    printer::out(text);
-    ExitCode::SUCCESS
+fn print(text: &str) -> ! {
+    printer::try_out(text);
+    end()
 }
 
-fn print_error(error: &str) -> ExitCode {
+fn print_error(error: &str) -> ! {
     errln!("hob: {error}");
-    ExitCode::SUCCESS
+    end()
+}
+
+/// Ends the process, even if its work is not done.
+fn end() -> ! {
+    hob_child::exit_at_once(0)
 }

@@ -343,7 +343,7 @@ fn insert_toml(text: &str, entry: &Entry) -> Result<Insertion, String> {
     let edited = format!("{text}{before}{entry_text}{after}");
     // For example `mcp_servers` may be an inline table, which cannot be extended.
     toml_table(&edited).map_err(|_| {
-        format!("`mcp_servers` cannot be extended with a table; add `hob = {{ command = {}, args = [\"mcp\"] }}` to it yourself", quoted(&entry.program))
+        format!("`mcp_servers` is written in a form that Hob does not edit; add `hob = {{ command = {}, args = [\"mcp\"] }}` to it yourself", quoted(&entry.program))
     })?;
     Ok(Insertion { text: edited, is_new_list: false })
 }

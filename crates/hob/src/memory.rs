@@ -170,7 +170,8 @@ pub fn call_server(
     settings: &Resolved,
     call: &Call,
 ) -> anyhow::Result<Option<Result<Value, String>>> {
-    let Ok(mut connection) = Connection::open(&settings.socket, CALL_TIMEOUT) else {
+    let Ok(mut connection) = Connection::open_home(&settings.socket, &settings.home, CALL_TIMEOUT)
+    else {
         return Ok(None);
     };
     match connection.call(call, TOOL_TIMEOUT)? {
@@ -209,7 +210,8 @@ pub fn call_tool(
 /// Returns the progress of the sentence model in words, if one is set and a server answers.
 pub fn model_progress(settings: &Resolved) -> Option<String> {
     settings.values.memory_model.as_ref()?;
-    let mut connection = Connection::open(&settings.socket, CALL_TIMEOUT).ok()?;
+    let mut connection =
+        Connection::open_home(&settings.socket, &settings.home, CALL_TIMEOUT).ok()?;
     let name = "memory_stats".to_owned();
     let call = Call::Tool { name, arguments: Value::Object(Default::default()), cwd: None };
     let Answer::Result(stats) = connection.call(&call, CALL_TIMEOUT).ok()? else { return None };
@@ -253,7 +255,9 @@ pub fn deliver(
 ) -> anyhow::Result<Delivered> {
     let mut delivered = Delivered::default();
     let mut left: &[RawTurn] = &batch.turns;
-    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE_TIMEOUT) {
+    if let Ok(mut connection) =
+        Connection::open_home(&settings.socket, &settings.home, PROBE_TIMEOUT)
+    {
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(chunk(left));
             let time = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(deferral_time(left)));
@@ -284,6 +288,10 @@ pub fn deliver(
             left = &left[part.turns..];
         }
         if left.is_empty() {
+            // The thread closes the store.
+            let _ = progress.recv_timeout(remaining(deadline));
+        }
+        if left.is_empty() {
             return Ok(delivered);
         }
     }
@@ -292,7 +300,7 @@ pub fn deliver(
     let folder = settings.home.deferred();
     let path = deferral::write(&folder, &rest, cwd, &key, Timestamp::now()).map_err(|error| {
         let folder = folder.display();
-        anyhow::anyhow!("cannot write into {folder}: {error}; if the disk is full, free space")
+        anyhow::anyhow!("cannot write into {folder}: {error}; if the disk is full, free up space")
     })?;
     delivered.deferred = Some((path, rest.turns.len()));
     Ok(delivered)
@@ -335,10 +343,6 @@ fn store(
     let tools = runtime.block_on(open(settings, busy))?;
     while !left.is_empty() && remaining(deadline) > deferral_time(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(MAX_HOOK_TRANSACTION_TURNS));
-        // A very long turn is left to the server, which has the time.
-        if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > MAX_CHUNK_BYTES {
-            break;
-        }
         let turns = chunk.len();
         let stored = tools.engine.capture(&Principal::Owner, batch.with_turns(chunk), Vec::new());
         let stored = runtime.block_on(stored)?;

@@ -2,7 +2,8 @@
 //!
 //! Most of what commands print was written by others: agents, apps, transcripts, file names. Control characters in it
 //! could move the cursor, change the clipboard or forge a question. So all output passes through here, and only line
-//! feeds and tabs remain. A reader that closes the pipe early ends the command quietly.
+//! feeds and tabs remain. A reader that closes the pipe early ends the command quietly. An output that cannot be written
+//! for another reason, such as a full disk, ends it with an error.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -24,23 +25,29 @@ pub(crate) use {errln, outln};
 
 /// Prints text to standard output.
 pub fn out(text: &str) {
-    write(io::stdout().lock(), &clean(text));
+    write_out(&clean(text));
 }
 
 /// Prints text to standard error.
 pub fn err(text: &str) {
-    write(io::stderr().lock(), &clean(text));
+    // There is no other place to report an error of standard error.
+    let _ = write(io::stderr().lock(), &clean(text));
+}
+
+/// Prints the output of a hook, which must not fail for it.
+pub fn try_out(text: &str) {
+    let _ = write(io::stdout().lock(), &clean(text));
 }
 
 /// Prints a JSON value as one line to standard output. Characters that a terminal might act on are escaped, so that
 /// nothing of the value is lost.
 pub fn out_json(value: &Value) {
-    write(io::stdout().lock(), &format!("{}\n", escaped(&value.to_string())));
+    write_out(&format!("{}\n", escaped(&value.to_string())));
 }
 
 /// Prints what Hob itself has drawn, with its escape sequences.
 pub fn out_drawing(text: &str) {
-    write(io::stdout().lock(), text);
+    write_out(text);
 }
 
 /// Removes control characters except line feeds and tabs.
@@ -81,11 +88,20 @@ fn acts(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-fn write(mut stream: impl Write, text: &str) {
+fn write_out(text: &str) {
+    if let Err(error) = write(io::stdout().lock(), text) {
+        err(&format!("hob: cannot write the output: {error}\n"));
+        std::process::exit(1);
+    }
+}
+
+/// Writes a text. Ends the process quietly if nobody reads it any more.
+fn write(mut stream: impl Write, text: &str) -> io::Result<()> {
     let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         std::process::exit(0);
     }
+    written
 }
 
 #[cfg(test)]

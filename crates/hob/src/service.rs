@@ -108,7 +108,8 @@ impl Service {
     /// Returns the service that runs this `hob` on this home.
     pub fn new(settings: &Resolved, hob: &str) -> anyhow::Result<Service> {
         let socket = settings.socket.to_str().context("the path of the socket must be UTF-8")?;
-        let home = settings.home.root().to_str().context("the path of the home must be UTF-8")?;
+        let home =
+            settings.home.root().to_str().context("the path of the home folder must be UTF-8")?;
         // Agents are often in folders that only the user's shell knows.
         let path = std::env::var("PATH").unwrap_or_default();
         let paths = [socket, home, hob, &path];
@@ -204,7 +205,7 @@ impl Service {
         enabled?;
         if start == Started::Again {
             ask_systemd(&["try-restart", SERVICE]).context(
-                "the units were updated, but the service still runs the earlier program",
+                "the systemd units were updated, but the service still runs the previous version; run `systemctl --user restart hob.service`",
             )?;
         }
         Ok(start)

@@ -215,6 +215,6 @@ fn read_lines() -> mpsc::Receiver<String> {
 }
 
 fn text<'p>(params: &'p Value, field: &str) -> Result<&'p str, AcpError> {
-    let wrong = || AcpError::new(INVALID_PARAMS, format!("{field}: must be a text"));
+    let wrong = || AcpError::new(INVALID_PARAMS, format!("{field}: must be a string"));
     params[field].as_str().ok_or_else(wrong)
 }

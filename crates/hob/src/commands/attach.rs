@@ -26,8 +26,8 @@ cannot change your window title or clipboard, query your terminal, or draw image
 
 Exit code: 3 if the server is not running.")]
 pub struct Args {
-    /// ID of a live session or of an agent that runs for the `/v1` API, as `--list` shows it (not a PID); if omitted, lists
-    /// all
+    /// ID of a live session or of a `/v1` process (an agent kept running for the `/v1` API), as `--list` shows it; if
+    /// omitted, Hob lists all of them
     id: Option<String>,
     /// List live sessions and processes
     #[arg(long)]

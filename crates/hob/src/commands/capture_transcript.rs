@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args as ClapArgs;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use hob_domain::memory::{Stored, TurnSource};
 use hob_memory::{
     CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, folder_of_record,
@@ -35,10 +36,19 @@ pub struct Args {
     session_id: Option<String>,
     /// Working folder of the agent [default: the one in the transcript, else the current
     /// folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     cwd: Option<PathBuf>,
     /// Transcript file
     path: PathBuf,
+}
+
+impl Args {
+    /// Returns these arguments without empty ones: a script may pass a variable that is not set.
+    pub fn without_empty(mut self) -> Args {
+        self.session_id = self.session_id.filter(|id| !id.is_empty());
+        self.cwd = self.cwd.filter(|cwd| !cwd.as_os_str().is_empty());
+        self
+    }
 }
 
 pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Value {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use hob_domain::Timestamp;
-use hob_domain::memory::{TurnKey, TurnSource};
+use hob_domain::memory::{Stored, TurnKey, TurnSource};
 use hob_memory::{
     CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
     read_update,
@@ -87,6 +87,7 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
         Some("SessionEnd") => PartialLine::Include,
         _ => PartialLine::Defer,
     };
+    let mut is_forgotten = false;
     loop {
         let before = mark.clone();
         let options = ReadOptions { session, partial_line, max_bytes: TRANSCRIPT_PART_BYTES };
@@ -104,9 +105,11 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
             update.turns.extend(mark.lagging_answer(answer, prompt, Timestamp::now()));
         }
         let more = update.more;
-        capture(settings, &input, update, deadline)?;
-        // The offset advances only now, when the turns are durable.
-        if let Some(path) = state.as_ref().filter(|_| mark != before) {
+        let stored = capture(settings, &input, update, deadline)?;
+        is_forgotten |= stored.forgotten > 0;
+        // The offset advances only now, when the turns are durable. Turns of a session that was
+        // forgotten are read again, because the owner can undo that.
+        if let Some(path) = state.as_ref().filter(|_| mark != before && !is_forgotten) {
             hob_files::write_over(path, &serde_json::to_vec(&mark.without_secrets())?, 0o600)?;
         }
         // The next hook reads what this one has no time for.
@@ -121,9 +124,9 @@ fn capture(
     input: &HookInput,
     update: TranscriptUpdate,
     deadline: Instant,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Stored> {
     if update.turns.is_empty() {
-        return Ok(());
+        return Ok(Stored::default());
     }
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let folder = input.cwd.clone().or_else(|| update.cwd.as_ref().map(PathBuf::from));
@@ -139,8 +142,9 @@ fn capture(
         source: TurnSource::Hook,
         turns: update.turns,
     };
-    deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
-    Ok(())
+    let delivered =
+        deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
+    Ok(delivered.stored)
 }
 
 /// Returns the file that stores how far this session's transcript was captured.

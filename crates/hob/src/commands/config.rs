@@ -85,7 +85,9 @@ fn set(context: &Context, key: &str, value: &str, json: bool) -> anyhow::Result<
     config_edit::set(home, key, value)?;
     let after = settings::load(Vec::new())?;
     let Some(row) = after.rows.iter().find(|row| row.key == key) else {
-        anyhow::bail!("config.toml now has {key}, but Hob does not read it; please report this");
+        anyhow::bail!(
+            "{key} was written to config.toml, but is not found when the file is read again; this is a bug in Hob, please report it"
+        );
     };
     if json {
         printer::out_json(&as_json(row));

@@ -8,8 +8,8 @@ use crate::mcp_standby;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ClapArgs)]
 pub struct FromPlugin {
-    /// Client whose plugin runs this command: `claude` or `codex`. If the client's settings also
-    /// run this command, the plugin's copy does nothing
+    /// Set by Hob's plugin for this client (`claude` or `codex`). If the client's settings
+    /// also run this command, the copy started by the plugin exits at once, so that the work is not done twice
     #[arg(long = "from-plugin", value_name = "CLIENT", value_parser = client)]
     client: Option<AgentClient>,
 }

@@ -112,7 +112,7 @@ fn state(report: &Report) -> (&'static str, String) {
         HookState::Outdated { programs } => (
             "outdated",
             format!(
-                "the hooks call {}; to update them, run `hob hooks install`",
+                "the hooks call {}, not this program; to make them call this one, run `hob hooks install`",
                 programs.join(", ")
             ),
         ),

@@ -156,7 +156,9 @@ fn search_on_screen(
 
 /// Returns the original text of a record, from the server or from the store.
 fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
-    if let Ok(mut connection) = Connection::open(&settings.socket, CALL_TIMEOUT) {
+    if let Ok(mut connection) =
+        Connection::open_home(&settings.socket, &settings.home, CALL_TIMEOUT)
+    {
         let call = Call::Unseal { record_id: record_id.to_owned() };
         return match connection.call(&call, Duration::from_secs(5))? {
             Answer::Text(text) => Ok(text),

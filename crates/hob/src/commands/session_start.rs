@@ -50,7 +50,9 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
     let session_id = args.session_id.clone().or(input.session_id);
     let budget_tokens = args.budget_tokens;
     let left = || deadline.saturating_duration_since(Instant::now());
-    if let Ok(mut connection) = Connection::open(&settings.socket, PROBE_TIMEOUT) {
+    if let Ok(mut connection) =
+        Connection::open_home(&settings.socket, &settings.home, PROBE_TIMEOUT)
+    {
         let call = Call::SessionStart {
             cwd: cwd.to_string_lossy().into_owned(),
             session_id: session_id.clone(),

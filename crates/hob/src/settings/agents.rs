@@ -135,8 +135,8 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
             .iter()
             .map(|value| value.as_str().map(str::to_owned))
             .collect::<Option<Vec<String>>>()
-            .ok_or_else(|| bad(name, key, source, "must be a list of texts")),
-        Some((_, source)) => Err(bad(name, key, source, "must be a list of texts")),
+            .ok_or_else(|| bad(name, key, source, "must be a list of strings")),
+        Some((_, source)) => Err(bad(name, key, source, "must be a list of strings")),
     };
     let driver = match text("driver")? {
         None => return Err(bad(name, "driver", &Source::File, "is required for a new agent")),
@@ -161,8 +161,8 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
             .iter()
             .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect::<Option<BTreeMap<String, String>>>()
-            .ok_or_else(|| bad(name, key, source, "must be a table of texts")),
-        Some((_, source)) => Err(bad(name, key, source, "must be a table of texts")),
+            .ok_or_else(|| bad(name, key, source, "must be a table of strings")),
+        Some((_, source)) => Err(bad(name, key, source, "must be a table of strings")),
     };
     let (env, private, copy) = (table("env")?, list("private")?, table("copy")?);
     let is_name = |name: &String| {

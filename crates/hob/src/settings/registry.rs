@@ -98,11 +98,11 @@ settings! {
     }
     store_encrypt: bool {
         key: "store.encrypt", default: "true",
-        help: "Encrypt the memory in PostgreSQL with the key in `$HOB_HOME/key`. You cannot change this setting once the memory has been created. The SQLite files are always encrypted.",
+        help: "Encrypt what was said and remembered (prompts, answers, events, uploads, the memory) in PostgreSQL with the key in `$HOB_HOME/key`. You cannot change this setting once the memory has been created. The SQLite files are always encrypted.",
     }
     backup_folder: Option<PathBuf> {
         key: "backup.folder", default: "",
-        help: "Folder (absolute path) for automatic backups. Hob hides this folder from the agents of apps, so keep only backups in it. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
+        help: "Folder (absolute path) for automatic backups. Use it for backups only: Hob hides it from the agents that it runs for apps. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
     }
     backup_interval: Duration {
         key: "backup.every_secs", default: "86400", min: 1,
@@ -166,11 +166,11 @@ settings! {
     }
     default_agent: AgentReference {
         key: "sessions.default_agent", default: "claude",
-        help: "Agent for runs, and for `hob run` and `hob acp`, if none is specified.",
+        help: "Agent to use if none is specified: for one-shot requests (`POST /run`), for `hob run` and for `hob acp`.",
     }
     claude_agent: AgentReference {
         key: "claude.agent", default: "claude",
-        help: "Agent that answers requests to the `/v1` API. Its driver must be `claude-tui` or `claude-stream`.",
+        help: "Agent that answers requests to the Anthropic- and OpenAI-compatible API (`/v1`). Its driver must be `claude-tui` or `claude-stream`.",
     }
     claude_history: HistoryMode {
         key: "claude.history", default: "native_jsonl",

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+use crate::home::Home;
 
 /// How long a hook waits for the server's hello before the server counts as unreachable.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
@@ -25,9 +26,23 @@ pub struct Connection {
 impl Connection {
     /// Connects and exchanges hellos, within `timeout`.
     pub fn open(path: &Path, timeout: Duration) -> io::Result<Connection> {
+        Connection::greet(path, None, timeout)
+    }
+
+    /// Connects like [`Connection::open`]. Fails if the server serves another home: two homes may be set to
+    /// one socket, and neither may answer with the other's data.
+    pub fn open_home(path: &Path, home: &Home, timeout: Duration) -> io::Result<Connection> {
+        let identity = match home.identity() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some("none".to_owned()),
+            identity => identity.ok(),
+        };
+        Connection::greet(path, identity, timeout)
+    }
+
+    fn greet(path: &Path, home: Option<String>, timeout: Duration) -> io::Result<Connection> {
         let until = Instant::now() + timeout;
         let stream = connect_now(path)?;
-        match call(&stream, &Call::Hello { protocol: PROTOCOL }, until)? {
+        match call(&stream, &Call::Hello { protocol: PROTOCOL, home }, until)? {
             Answer::Hello(hello) => Ok(Connection { stream, hello }),
             Answer::Error(error) => Err(io::Error::other(error)),
             _ => Err(io::ErrorKind::InvalidData.into()),

@@ -20,11 +20,12 @@ pub const FRAME_LIMIT: usize = 64 << 20;
 pub enum Call {
     Hello {
         protocol: u32,
+        /// The caller's home, for a call that is about its data. Another home's server refuses it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        home: Option<String>,
     },
     /// Stores turns in the memory; the answer comes once they are durable.
-    Capture {
-        batch: CaptureBatch,
-    },
+    Capture { batch: CaptureBatch },
     /// Calls one of the memory's tools.
     Tool {
         name: String,
@@ -33,26 +34,18 @@ pub enum Call {
         cwd: Option<String>,
     },
     /// Switches the connection to MCP, one message per line.
-    Mcp {
-        cwd: Option<String>,
-    },
+    Mcp { cwd: Option<String> },
     /// Switches the connection to MCP with the tools of a client of `/v1`.
     ClientTools {
         /// Names the live process whose agent calls the tools.
         key: String,
     },
     /// Asks for the memory of a project, for an agent that starts a session in `cwd`.
-    SessionStart {
-        cwd: String,
-        session_id: Option<String>,
-        budget_tokens: usize,
-    },
+    SessionStart { cwd: String, session_id: Option<String>, budget_tokens: usize },
     /// Switches the connection to HTTP, with the owner's rights.
     Http,
     /// Asks for the original text of a record, with its secrets unmasked. Only for the owner.
-    Unseal {
-        record_id: String,
-    },
+    Unseal { record_id: String },
     /// Forgets a record or a session, or restores it. Only for the owner.
     Forget {
         record_id: Option<String>,
@@ -70,6 +63,9 @@ pub struct Hello {
     pub pid: u32,
     /// The URL of the HTTP gateway; `None` if HTTP is off.
     pub http: Option<String>,
+    /// The identity of the server's home.
+    #[serde(default)]
+    pub home: String,
 }
 
 /// An answer to a call.

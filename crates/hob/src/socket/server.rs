@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::hash::Hash;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -192,6 +192,10 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
             path.display()
         );
     }
+    let is_socket = |found: fs::Metadata| found.file_type().is_socket();
+    if fs::symlink_metadata(path).is_ok_and(|found| !is_socket(found)) {
+        bail!("{} exists and is not a socket; set HOB_SOCKET to another path", path.display());
+    }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error)
@@ -310,7 +314,7 @@ async fn serve_frames(
         }
         let answer = match serde_json::from_slice(&body) {
             // A hello needs no permit: a probe must not wait for running calls.
-            Ok(Call::Hello { protocol }) => service.greet(protocol),
+            Ok(Call::Hello { protocol, home }) => service.greet(peer, protocol, home.as_deref()),
             Ok(Call::Mcp { cwd }) => {
                 send(&mut stream, &Answer::Mcp).await?;
                 let caller = CallerContext { principal, location: locate(cwd).await };
@@ -382,7 +386,12 @@ impl Service {
         self.ledger.append_audit(Timestamp::now(), action, target, &json!({})).await.map(drop)
     }
 
-    fn greet(&self, protocol: u32) -> Answer {
+    fn greet(&self, peer: &Peer, protocol: u32, home: Option<&str>) -> Answer {
+        // An agent in its sandbox sees another folder in place of the home.
+        if *peer == Peer::Owner && home.is_some_and(|home| home != self.hello.home) {
+            let text = "this server serves another home; set HOB_SOCKET to a path of its own for each home";
+            return Answer::Error(text.to_owned());
+        }
         match protocol {
             0..=PROTOCOL => Answer::Hello(self.hello.clone()),
             _ => Answer::Error(format!(

@@ -197,3 +197,16 @@ fn ids_of_the_memory_may_be_shortened() {
     let shared = home.run(&["forget", "--yes", "--json", "--session-id", "session-"]);
     assert_eq!(json_of(&shared)["count"], 1, "{shared:?}");
 }
+
+/// A full disk behind a redirected output was not reported, and the command exited with 0.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let home = TestHome::new();
+    for arguments in [&["app", "create", "x"][..], &["stats", "--json"], &["config", "get"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = home.command(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write the output"), "{arguments:?}: {said}");
+    }
+}

@@ -418,3 +418,37 @@ fn hooks_do_not_wait_for_a_hanging_server() {
     assert_eq!(texts, ["captured", "deferred", "hooked"]);
     assert!(server.stop().success());
 }
+
+/// A script may pass variables that are not set. Its turns were stored in a session without a name, or not at all.
+#[test]
+fn empty_arguments_count_as_absent() {
+    let home = TestHome::new();
+    for session in ["own-1", "own-2"] {
+        let path = transcript(
+            &home,
+            session,
+            &[json!({"type": "user", "sessionId": session,
+            "message": {"role": "user", "content": "continue"}})],
+        );
+        let answer = capture(&home, &["--session-id", "", "--cwd", ""], &path);
+        assert_eq!(answer["inserted"], 1, "{answer}");
+    }
+    let rows = export(&home);
+    let sessions: Vec<&str> = rows.iter().map(|row| row["session_id"].as_str().unwrap()).collect();
+    assert_eq!(sessions, ["own-1", "own-2"]);
+}
+
+/// A turn of more than a megabyte was deferred, with all after it, although the store was free.
+#[test]
+fn long_turn_is_stored_without_a_server() {
+    let home = TestHome::new();
+    let long = "alpha beta gamma ".repeat(90_000);
+    let records = [said("s", 0, "user", &long), said("s", 1, "assistant", "small")];
+    let answer = capture(&home, &[], &transcript(&home, "long.jsonl", &records));
+    assert_eq!(
+        (&answer["status"], &answer["inserted"]),
+        (&json!("captured"), &json!(2)),
+        "{answer}"
+    );
+    assert!(deferrals(&home).is_empty());
+}

@@ -89,3 +89,28 @@ fn question_shows_what_will_be_forgotten() {
     assert!(shown.contains("crane is blue") && shown.contains("noted, it is blue"), "{shown:?}");
     assert!(shown.contains("forgot 2 records"), "{shown:?}");
 }
+
+/// Turns that a session said while it was forgotten were lost, also after the owner had undone that.
+#[test]
+fn session_that_goes_on_while_forgotten_is_restored_whole() {
+    let home = TestHome::new();
+    let server = home.serve();
+    let roles = ["user", "assistant", "user", "assistant"];
+    let texts = ["what is due", "the harbour crane", "and then", "the lighthouse"];
+    let records: Vec<_> = (0..4).map(|n| said("live", n, roles[n], texts[n])).collect();
+    let event = |name: &str| {
+        let path = home.user_home().join("live.jsonl");
+        json!({"session_id": "live", "transcript_path": path, "hook_event_name": name})
+    };
+    transcript(&home, "live.jsonl", &records[..2]);
+    hook(&home, &event("Stop"));
+    assert_eq!(exported_texts(&home), texts[..2]);
+    assert!(home.run(&["forget", "--yes", "--session-id", "live"]).status.success());
+    transcript(&home, "live.jsonl", &records);
+    hook(&home, &event("Stop"));
+    assert!(export(&home).is_empty(), "it is still forgotten");
+    assert!(home.run(&["forget", "--undo", "--session-id", "live"]).status.success());
+    hook(&home, &event("SessionEnd"));
+    assert_eq!(exported_texts(&home), texts);
+    assert!(server.stop().success());
+}

@@ -97,7 +97,7 @@ fn read_only_home_can_be_read() {
     assert!(!recall["hits"].as_array().unwrap().is_empty(), "{recall}");
     let doctor = mounted(&home, READ_ONLY, &["doctor", "--deep"]).output().unwrap();
     let said = words(&doctor);
-    assert!(doctor.status.success() && said.contains("cannot be written"), "{said}");
+    assert!(doctor.status.success() && said.contains("is not writable"), "{said}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn full_disk_during_a_capture() {
     let said: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
     assert_eq!(said["status"], "failed", "{said}");
     let error = said["error"].as_str().unwrap();
-    assert!(error.contains("deferred-captures") && error.contains("free space"), "{said}");
+    assert!(error.contains("deferred-captures") && error.contains("free up space"), "{said}");
     let exported = fs::read_to_string(home.user_home().join("export.jsonl")).unwrap();
     assert!(exported.lines().count() >= TURNS, "{}", words(&output));
     assert!(output.status.success(), "{}", words(&output));
@@ -182,7 +182,7 @@ fn full_disk_during_a_backup() {
     let script = format!("mount -t tmpfs -o size=64k none {}", folder.display());
     let file = folder.join("hob.backup");
     let output = mounted(&home, &script, &["backup", file.to_str().unwrap()]).output().unwrap();
-    fails_saying(&output, &["hob.backup", "No space left", "free space"]);
+    fails_saying(&output, &["hob.backup", "No space left", "free up disk space"]);
     assert!(!file.exists());
 }
 

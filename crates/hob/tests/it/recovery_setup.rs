@@ -42,7 +42,10 @@ fn fill() -> FilledHome {
     let lines: Vec<Value> =
         (0..TURNS).map(|number| said("s", number, "user", &long_text("turn", number))).collect();
     let path = transcript(&home, "t.jsonl", &lines);
-    assert_eq!(capture(&home, &[], &path)["inserted"], TURNS);
+    // On a busy machine the server may answer too late, and the turns are sent again.
+    let answer = capture(&home, &[], &path);
+    let stored = ["inserted", "duplicates"].map(|key| answer[key].as_u64().unwrap_or_default());
+    assert_eq!(stored.iter().sum::<u64>(), TURNS as u64, "{answer}");
     let client = server.client(&token);
     let session = client.session();
     for number in 0..PROMPTS {

@@ -312,3 +312,15 @@ fn database_of_another_key_is_refused_and_kept() {
     assert!(error.contains("hob.db") && error.contains("key"), "{error}");
     assert_eq!(std::fs::read(home.hob_home().join("hob.db")).unwrap(), before);
 }
+
+/// A file that `HOB_SOCKET` names by mistake was taken for a stale socket and removed.
+#[test]
+fn file_in_place_of_the_socket_is_kept() {
+    let home = TestHome::new();
+    let path = home.user_home().join("precious.txt");
+    std::fs::write(&path, "precious").unwrap();
+    let output = home.command(&["serve", "--no-http"]).env("HOB_SOCKET", &path).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not a socket"), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}

@@ -100,6 +100,12 @@ pub fn create(
     if !home.has_data() {
         bail!("there is nothing to save: {} has no databases", home.root().display());
     }
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok();
+    if parent.is_some() && parent == home.root().canonicalize().ok() {
+        let root = home.root().display();
+        bail!("{root} contains Hob's own files; choose another folder for the backup");
+    }
     if home.next_key().exists() {
         bail!("a key rotation was interrupted: run `hob key rotate` first");
     }
@@ -126,7 +132,7 @@ pub fn create(
         Ok(())
     };
     write().with_context(|| {
-        format!("cannot write {}; free space, or choose another folder", file.display())
+        format!("cannot write {}; free up disk space, or choose another folder", file.display())
     })?;
     Ok(Saved { bytes: fs::metadata(file)?.len(), rows: manifest.rows })
 }

@@ -49,7 +49,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
     refuse_agents(context, "hob restore")?;
     let manifest = read_manifest(&args.file)?;
     let question = format!(
-        "Replace the databases, the key and the settings in {} by those of {}?",
+        "Replace the databases, the key and the settings in {} with those of {}?",
         home.root().display(),
         manifest.created_at
     );
@@ -116,7 +116,7 @@ fn extract(file: &Path, manifest: &Manifest, folder: &Path) -> anyhow::Result<()
     let found: BTreeMap<_, _> = found
         .with_context(|| {
             format!(
-                "cannot unpack {}; free space if the disk is full, else use another backup",
+                "cannot unpack {}; if the disk is full, free up space, else use another backup",
                 file.display()
             )
         })?
@@ -178,7 +178,7 @@ fn create_aside(home: &Home) -> anyhow::Result<PathBuf> {
             Ok(()) => return Ok(folder),
         }
     }
-    bail!("cannot create a folder for the previous files")
+    bail!("cannot create the folder that keeps the files from before the restore")
 }
 
 /// Moves what the home has aside, and the restored files into it. Returns the folder of what was there.

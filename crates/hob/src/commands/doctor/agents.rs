@@ -23,24 +23,28 @@ pub fn sandbox(settings: &Resolved) -> Check {
     match (hob_child::landlock_version(), has_view) {
         (Some(version), true) => check::passed(
             "sandbox",
-            format!("agents of apps run in namespaces and under Landlock {version}{without}"),
+            format!(
+                "agents that Hob runs for apps are confined by namespaces and Landlock {version}{without}"
+            ),
         ),
         (Some(version), false) => check::warning(
             "sandbox",
             format!(
-                "agents of apps run under Landlock {version} only: they can use your sockets and terminals and see \
+                "agents that Hob runs for apps are confined by Landlock {version} only: they can use your sockets and terminals and see \
                  other processes{without}"
             ),
             "allow unprivileged user namespaces, or only create apps you trust",
         ),
         (None, true) => check::warning(
             "sandbox",
-            format!("agents of apps run in namespaces, but this kernel has no Landlock{without}"),
+            format!(
+                "agents that Hob runs for apps are confined by namespaces, but this kernel has no Landlock{without}"
+            ),
             "use a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13 or newer)",
         ),
         (None, false) => check::warning(
             "sandbox",
-            "this kernel has neither Landlock nor user namespaces: agents of apps can read and write everything you can",
+            "this kernel has neither Landlock nor user namespaces: agents that Hob runs for apps can read and write everything you can",
             "use a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13 or newer), or only create apps you trust",
         ),
     }

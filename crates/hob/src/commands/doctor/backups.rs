@@ -30,7 +30,7 @@ pub fn check(settings: &Resolved) -> Option<Check> {
     }
     let age = Duration::try_from(Timestamp::now().duration_since(saved.at)).unwrap_or_default();
     if age > settings.values.backup_interval.saturating_mul(2) {
-        let text = format!("the last one is old: {text}");
+        let text = format!("the last backup is old: {text}");
         return Some(check::warning("backup", text, "keep `hob serve` running"));
     }
     Some(check::passed("backup", text))

@@ -46,7 +46,7 @@ pub fn read_only(settings: &Resolved) -> Option<Check> {
     settings.home.is_read_only().then(|| {
         check::warning(
             "home",
-            format!("{root} cannot be written: `hob recall` and `hob export` still read it"),
+            format!("{root} is not writable; `hob recall` and `hob export` still work, but nothing can be stored"),
             format!(
                 "make {root} writable, or copy it to another disk and set HOB_HOME to the copy"
             ),

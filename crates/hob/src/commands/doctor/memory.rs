@@ -101,7 +101,10 @@ fn model(settings: &Resolved) -> Option<Check> {
 /// Checks that captures which hooks deferred to files are being stored.
 fn deferred(settings: &Resolved) -> Check {
     let backlog = backlog(&settings.home.deferred());
-    let text = format!("{} captures wait to be stored ({} bytes)", backlog.files, backlog.bytes);
+    let text = format!(
+        "{} files of captured turns wait to be stored ({} bytes)",
+        backlog.files, backlog.bytes
+    );
     if backlog.files == 0 || client::hello(&settings.socket).is_ok() {
         check::passed("deferred", text)
     } else {
@@ -113,9 +116,9 @@ fn deferred(settings: &Resolved) -> Check {
 fn failed_captures(settings: &Resolved) -> Option<Check> {
     let folder = settings.home.deferred();
     let failed = backlog(&folder).failed;
-    let text = format!("{failed} captures could not be stored and were set aside");
+    let text = format!("{failed} files of captured turns could not be stored in the memory");
     let fix = format!(
-        "look at {}/*.failed.jsonl; rename a file to *.jsonl to retry it, or delete it",
+        "look at {}/*.failed.jsonl; to retry a file, remove `.failed` from its name; else delete it",
         folder.display()
     );
     (failed > 0).then(|| check::warning("deferred", text, fix))
@@ -144,7 +147,7 @@ fn hooks_of(client: AgentClient, folders: &ClientFolders, hob: &std::path::Path)
             check::passed("hooks", format!("{name}: installed in {file}"))
         }
         HookState::Installed => {
-            let text = format!("{name}: the hooks in {file} may not run");
+            let text = format!("{name}: the hooks in {file} might not work");
             check::warning("hooks", text, report.notes.join(" "))
         }
         HookState::Plugin => {

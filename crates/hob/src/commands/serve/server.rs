@@ -138,6 +138,7 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             http: self.address.map(|address| format!("http://{address}")),
+            home: self.settings.home.identity().unwrap_or_default(),
         };
         let service = socket::server::Service::new(
             hello,

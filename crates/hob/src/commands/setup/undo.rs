@@ -55,7 +55,7 @@ impl Undo<'_> {
             return None;
         }
         let detail = format!(
-            "`hob setup` did not add these hooks for this home folder, so it keeps them; `hob hooks uninstall --client {}` removes them",
+            "left in place: these hooks were not added by `hob setup`, or belong to another home folder; to remove them, run `hob hooks uninstall --client {}`",
             client.as_str()
         );
         let step = Step::new(StepKind::Hooks(client), StepState::Skipped, detail);
