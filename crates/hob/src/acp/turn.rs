@@ -104,7 +104,7 @@ impl Turn<'_> {
         let turn = turns.iter().rev().find(|turn| turn["prompt"] == self.prompt);
         let turn = turn.ok_or_else(|| {
             anyhow::anyhow!(
-                "the server did not receive this prompt; `hob sessions tail` shows the turns of the session"
+                "the server did not receive this prompt; send it again (`hob sessions tail` shows the turns that it received)"
             )
         })?;
         let is_ended = !turn["ended_at"].is_null();

@@ -24,7 +24,7 @@ Exit code: 3 if the server is not running.")]
 pub struct Args {
     /// ID of the session whose agent is asking
     session: Option<String>,
-    /// ID of the answer to give, one of those that the agent offers; `--list --json` shows them. Without this option, the answer applies to this one request only
+    /// ID of one of the answers that the agent offers, for example one that also covers later requests; `--list --json` shows the IDs. Without --option, the answer covers this one request only
     #[arg(long, value_name = "OPTION")]
     option: Option<String>,
     /// List pending requests without answering any

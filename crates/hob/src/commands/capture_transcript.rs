@@ -28,7 +28,7 @@ Always exits with code 0, within 2 seconds (setting `memory.hook_timeout_secs`).
 To store past transcripts by hand, use `hob import`.")]
 pub struct Args {
     /// If the server is not running, save the turns to a file for it to store later, instead of writing to the database.
-    /// (The name is kept for compatibility.)
+    /// (The option keeps its old name for compatibility.)
     #[arg(long)]
     no_spawn: bool,
     /// Session ID [default: the one in the transcript]

@@ -76,8 +76,9 @@ damaged are left unchanged.")]
     },
     /// Allow the server to start even though a database is missing or has lost recent changes; run `hob stop` first
     #[command(after_help = "\
-A missing database is created empty at the next start, and lost changes stay lost, so try `hob restore` first. \
-Then start the server, and run `hob import` to bring back the conversations whose transcripts still exist.")]
+If you have a backup, use `hob restore` instead: after this command, a missing database is created empty at the next \
+start, and lost changes stay lost. Start the server afterwards, and run `hob import` to bring back the conversations \
+whose transcripts still exist.")]
     AcceptLoss {
         /// Skip the confirmation prompt
         #[arg(long)]

@@ -102,7 +102,7 @@ settings! {
     }
     backup_folder: Option<PathBuf> {
         key: "backup.folder", default: "",
-        help: "Folder (absolute path) for automatic backups. Use it for backups only: Hob hides it from the agents that it runs for apps. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
+        help: "Folder (absolute path) for automatic backups. Keep nothing but backups in this folder: agents that Hob runs for apps cannot see it. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
     }
     backup_interval: Duration {
         key: "backup.every_secs", default: "86400", min: 1,
@@ -114,7 +114,7 @@ settings! {
     }
     backup_with_key: bool {
         key: "backup.with_key", default: "true",
-        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If `false`, keep a copy of `$HOB_HOME/key` elsewhere: without the key, the databases in a backup cannot be read. Uploads, `config.toml` and turns that still wait to be stored (`deferred-captures/`) are not encrypted in either case.",
+        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If you set this to `false`, you must keep your own copy of `$HOB_HOME/key`: without the key, the databases in a backup cannot be read. Uploads, `config.toml` and turns that still wait to be stored (`deferred-captures/`) are not encrypted in either case.",
     }
     cluster_lease: Duration {
         key: "cluster.lease_secs", default: "10", min: 2,

@@ -70,7 +70,7 @@ pub(crate) fn compose(
 fn outline(session: &SessionOutline) -> String {
     let mut lines = vec![format!(
         "- {} ({}, {} turns, session {})",
-        minute(session.ended),
+        second(session.ended),
         session.client,
         session.turns,
         session.session
@@ -152,8 +152,9 @@ fn day(at: Timestamp) -> String {
     at.to_string().chars().take(10).collect()
 }
 
-fn minute(at: Timestamp) -> String {
-    at.to_string().chars().take(16).collect::<String>().replace('T', " ")
+/// Returns a time as RFC 3339 has it, without fractions of a second.
+fn second(at: Timestamp) -> String {
+    format!("{}Z", at.to_string().chars().take(19).collect::<String>())
 }
 
 #[cfg(test)]
@@ -200,7 +201,7 @@ mod tests {
         asked.unanswered = true;
         let text = compose(&[], &[], &[session("a"), asked], 1000);
         for words in [
-            "1970-01-01 00:00 (claude, 4 turns, session a)",
+            "1970-01-01T00:00:00Z (claude, 4 turns, session a)",
             "asked: make the parser faster",
             "outcome: It is twice as fast.",
             "TODO: the lexer",

@@ -1,18 +1,28 @@
 //! Answers for paths and methods below `/v1` that do not exist.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 
 use super::dialect::{Dialect, Problem};
 use crate::error::ApiError;
 
 /// Answers 405 in the caller's dialect.
-pub(crate) async fn wrong_method(headers: HeaderMap) -> Response {
-    Dialect::of(&headers).respond(Problem::from(ApiError::MethodNotAllowed))
+pub(crate) async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
+    dialect(&uri, &headers).respond(Problem::from(ApiError::MethodNotAllowed))
 }
 
 /// Answers 404 in the caller's dialect.
-pub(crate) async fn nowhere(headers: HeaderMap) -> Response {
+pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
     let error = ApiError::NotFound("no such path below /v1".to_owned());
-    Dialect::of(&headers).respond(Problem::from(error))
+    dialect(&uri, &headers).respond(Problem::from(error))
+}
+
+/// Returns the caller's dialect. Only Anthropic's API has paths below `/v1/messages`.
+fn dialect(uri: &Uri, headers: &HeaderMap) -> Dialect {
+    // The router may have removed the common beginning of its paths.
+    let path = uri.path().strip_prefix("/v1").unwrap_or(uri.path());
+    match path.strip_prefix("/messages") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => Dialect::Anthropic,
+        _ => Dialect::of(headers),
+    }
 }

@@ -178,7 +178,7 @@ fn create_aside(home: &Home) -> anyhow::Result<PathBuf> {
             Ok(()) => return Ok(folder),
         }
     }
-    bail!("cannot create the folder that keeps the files from before the restore")
+    bail!("cannot create a folder for the files that the restore replaces")
 }
 
 /// Moves what the home has aside, and the restored files into it. Returns the folder of what was there.

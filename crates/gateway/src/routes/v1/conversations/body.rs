@@ -39,7 +39,9 @@ pub(super) async fn checked_items(
 }
 
 /// Checks metadata: a few short texts.
-pub(super) fn checked_metadata(metadata: &Map<String, Value>) -> Result<(), Problem> {
+pub(in crate::routes::v1) fn checked_metadata(
+    metadata: &Map<String, Value>,
+) -> Result<(), Problem> {
     let wrong = |text: String| Err(ApiError::bad_request(format!("metadata: {text}")).into());
     if metadata.len() > MAX_PAIRS {
         return wrong(format!("must have at most {MAX_PAIRS} pairs"));

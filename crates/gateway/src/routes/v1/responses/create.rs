@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::super::attachments::{merged, prompt};
+use super::super::conversations::body::checked_metadata;
 use super::super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::super::ignored::{IgnoredFields, UnknownFields};
 use super::super::models::{self, conversation};
@@ -168,6 +169,11 @@ async fn read(
         return Err(ApiError::bad_request("the body must be a JSON object").into());
     }
     let body: ResponseBody = serde_path_to_error::deserialize(request).map_err(wrong)?;
+    match &request["metadata"] {
+        Value::Null => {}
+        Value::Object(metadata) => checked_metadata(metadata)?,
+        _ => return Err(ApiError::bad_request("metadata: must be an object").into()),
+    }
     refuse(&body)?;
     let (tools, choice) = (body.tools.as_deref(), body.tool_choice.as_ref());
     let tools = tools::responses(tools, choice, body.parallel_tool_calls)?;

@@ -84,7 +84,8 @@ impl ResponseObject {
         }
         let mut output = Vec::new();
         if !texts.is_empty() {
-            output.push(message(&self.item_id("msg", 0), &texts.join("\n\n"), "completed"));
+            let status = status_of(&result);
+            output.push(message(&self.item_id("msg", 0), &texts.join("\n\n"), status));
         }
         for call in &calls {
             output.push(function_call(&self.item_id("fc", output.len()), call, "completed"));
@@ -94,13 +95,8 @@ impl ResponseObject {
 
     /// Ends the response with its output.
     pub fn complete(&mut self, output: Vec<Value>, result: &TurnResult) {
-        let reason = match result.stop_reason.as_str() {
-            "max_tokens" => Some("max_output_tokens"),
-            "refusal" => Some("content_filter"),
-            _ => None,
-        };
-        self.set("status", json!(if reason.is_some() { "incomplete" } else { "completed" }));
-        if let Some(reason) = reason {
+        self.set("status", json!(status_of(result)));
+        if let Some(reason) = incomplete_reason(result) {
             self.set("incomplete_details", json!({"reason": reason}));
         }
         self.set("completed_at", json!(Timestamp::now().as_second()));
@@ -154,6 +150,19 @@ pub(super) fn function_call(id: &str, call: &ClientCall, status: &str) -> Value 
     };
     json!({"id": id, "type": "function_call", "status": status, "call_id": call.id,
         "name": call.name, "arguments": arguments})
+}
+
+/// Returns the status of a response with this result, and of its message.
+pub(super) fn status_of(result: &TurnResult) -> &'static str {
+    if incomplete_reason(result).is_some() { "incomplete" } else { "completed" }
+}
+
+fn incomplete_reason(result: &TurnResult) -> Option<&'static str> {
+    match result.stop_reason.as_str() {
+        "max_tokens" => Some("max_output_tokens"),
+        "refusal" => Some("content_filter"),
+        _ => None,
+    }
 }
 
 fn usage(result: &TurnResult) -> Value {

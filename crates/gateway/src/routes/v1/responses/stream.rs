@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::dialect::Problem;
 use super::super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
 use super::keeper::Keeper;
-use super::object::{ResponseObject, function_call, message, text_part};
+use super::object::{ResponseObject, function_call, message, status_of, text_part};
 
 pub(super) fn stream(
     reply: Reply,
@@ -120,7 +120,7 @@ impl Wording for ResponseEvents {
             Part::Text(text) => self.text(text, events),
             Part::Call(call) => self.call(&call, events),
             Part::Over(result) => {
-                self.close("completed", events);
+                self.close(status_of(&result), events);
                 let output = std::mem::take(&mut self.output);
                 self.response.complete(output, &result);
                 let kind = format!("response.{}", self.response.status());
