@@ -78,7 +78,7 @@ fn bad_requests_name_the_field() {
     check("", "bad_json", "not valid JSON");
     check("{", "bad_json", "not valid JSON");
     check("nonsense", "bad_json", "not valid JSON");
-    check("[]", "bad_request", "invalid");
+    check("[]", "bad_request", "must be a JSON object");
     check("{}", "bad_request", "prompt");
     check(r#"{"prompt":1}"#, "bad_request", "prompt");
     check(r#"{"prompt":"  "}"#, "bad_request", "prompt");
@@ -160,7 +160,7 @@ fn openapi_names_every_route_and_its_answers() {
     }
     let answers = document["paths"]["/run"]["post"]["responses"].as_object().unwrap();
     let codes: Vec<&String> = answers.keys().collect();
-    assert_eq!(codes, ["200", "400", "401", "408", "413", "500", "502", "503", "504"]);
+    assert_eq!(codes, ["200", "400", "401", "408", "413", "429", "500", "502", "503", "504"]);
 }
 
 #[test]
