@@ -206,7 +206,7 @@ fn put_first(project: &str, records: &mut Vec<ScoredRecord>) -> usize {
     let (first, mut rest): (Vec<ScoredRecord>, Vec<ScoredRecord>) = std::mem::take(records)
         .into_iter()
         .partition(|scored| is_own(scored) && likelihood(scored) >= PREFERRED_SHARE * best);
-    // All of these are compared by the search of all projects.
+    // Sums of the search of all projects, except for turns that only the project's own search found.
     let sum = |scored: &ScoredRecord| scored.sum + scored.likelihood.sum_shift;
     rest.sort_by(|a, b| sum(b).total_cmp(&sum(a)).then(b.record.ts.cmp(&a.record.ts)));
     let count = first.len();

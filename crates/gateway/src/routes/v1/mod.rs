@@ -13,6 +13,7 @@ mod dialect;
 pub(crate) mod fallback;
 mod ignored;
 mod items_page;
+mod metadata;
 pub(crate) mod models;
 pub(crate) mod openai;
 mod reply;

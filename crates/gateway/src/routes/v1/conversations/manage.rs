@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::body::{Called, checked_items, checked_metadata, respond};
+use super::super::metadata::checked_metadata;
+use super::body::{Called, checked_items, respond};
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;

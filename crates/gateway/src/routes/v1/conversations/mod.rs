@@ -1,5 +1,5 @@
 //! OpenAI's Conversations: the conversations ([`manage`]) and their items ([`items`]).
 
-pub(crate) mod body;
+mod body;
 pub(crate) mod items;
 pub(crate) mod manage;

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::super::attachments::{merged, prompt};
-use super::super::conversations::body::checked_metadata;
 use super::super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::super::ignored::{IgnoredFields, UnknownFields};
+use super::super::metadata::checked_metadata;
 use super::super::models::{self, conversation};
 use super::super::reply::Reply;
 use super::super::{structured, tools};
