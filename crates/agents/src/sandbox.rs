@@ -200,7 +200,13 @@ impl SandboxConfig {
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
         let opened: Vec<PathBuf> =
             readable.iter().chain(&writable).map(|path| real(path)).collect();
-        let is_open = |path: &PathBuf| opened.iter().any(|open| real(path).starts_with(open));
+        let is_open = |path: &PathBuf| {
+            // Claude Code needs this file with its folder.
+            let folder = path.file_name().filter(|name| *name == ".claude.json");
+            let folder = folder.map(|_| path.with_file_name(".claude"));
+            let paths = [Some(real(path)), folder.map(|folder| real(&folder))];
+            paths.iter().flatten().any(|path| opened.iter().any(|open| path.starts_with(open)))
+        };
         let mut hidden = vec![self.home.clone()];
         hidden.extend(self.backups.clone());
         hidden.extend(stores.filter(|path| !is_open(path)));

@@ -88,20 +88,21 @@ fn acts(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
+/// Writes to standard output. Ends the process quietly if nobody reads it any more, and with an error if it cannot be
+/// written for another reason.
 fn write_out(text: &str) {
-    if let Err(error) = write(io::stdout().lock(), text) {
-        err(&format!("hob: cannot write the output: {error}\n"));
-        std::process::exit(1);
+    match write(io::stdout().lock(), text) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            err(&format!("hob: cannot write the output: {error}\n"));
+            std::process::exit(1);
+        }
     }
 }
 
-/// Writes a text. Ends the process quietly if nobody reads it any more.
 fn write(mut stream: impl Write, text: &str) -> io::Result<()> {
-    let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-        std::process::exit(0);
-    }
-    written
+    stream.write_all(text.as_bytes()).and_then(|()| stream.flush())
 }
 
 #[cfg(test)]

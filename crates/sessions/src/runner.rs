@@ -21,6 +21,9 @@ use hob_agents::{LivePermit, Runtime};
 /// The longest answer that is read from an agent.
 const MAX_STDOUT_BYTES: u64 = 64 << 20;
 
+/// How long a run's answer waits until the run is counted.
+const MAX_COUNT_TIME: Duration = Duration::from_secs(1);
+
 /// What runs get from the rest of Hob.
 pub struct RunnerOptions {
     pub runtime: Runtime,
@@ -87,9 +90,12 @@ impl Runner {
         let guard = cancel.clone().drop_guard();
         let (sender, answer) = oneshot::channel();
         let (store, app) = (options.store.clone(), app.clone());
+        let tasks = options.runtime.tasks.clone();
         options.runtime.tasks.spawn(async move {
             let answer = run.perform(cancel).await;
-            count(store.as_ref(), app, &answer).await;
+            // A database that does not answer must not hold up the run's answer.
+            let counted = tasks.spawn(count(store, app, run_usage(&answer)));
+            let _ = tokio::time::timeout(MAX_COUNT_TIME, counted).await;
             let _ = sender.send(answer);
         });
         let answer = answer.await.unwrap_or_else(|_| {
@@ -119,13 +125,18 @@ impl Runner {
     }
 }
 
-/// Adds an ended run and what it used to the usage of its app.
-async fn count(store: &dyn SessionStore, app: AppName, answer: &Result<RunReply, RunError>) {
-    let (state, usage) = match answer {
+/// Returns how a run ended, and what it used.
+fn run_usage(answer: &Result<RunReply, RunError>) -> (TurnState, TurnUsage) {
+    match answer {
         Ok(reply) => (TurnState::Finished, reply.usage),
         Err(RunError::Cancelled) => (TurnState::Cancelled, TurnUsage::default()),
         Err(_) => (TurnState::Failed, TurnUsage::default()),
-    };
+    }
+}
+
+/// Adds an ended run to the usage of its app.
+async fn count(store: Arc<dyn SessionStore>, app: AppName, ended: (TurnState, TurnUsage)) {
+    let (state, usage) = ended;
     let turn = SessionlessTurn { app, state, usage, outbox: None };
     if let Err(error) = store.note_turn(&turn, Timestamp::now()).await {
         tracing::error!(%error, app = %turn.app, "failed to count a run");

@@ -95,7 +95,12 @@ impl TurnOutput {
         }
         let mut is_first = false;
         if let Some(listener) = &state.listener {
-            is_first = listener.origin.send_replace(Some(origin)).is_none();
+            // A request that continued the turn has its origin already.
+            is_first = listener.origin.send_if_modified(|known| {
+                let is_first = known.is_none();
+                known.get_or_insert(origin);
+                is_first
+            });
             let _ = listener.sender.send(Ok(event));
         }
         drop(state);

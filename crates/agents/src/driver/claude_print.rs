@@ -82,10 +82,8 @@ struct ResultRecord {
     subtype: Option<String>,
     #[serde(default)]
     errors: Vec<String>,
-    #[serde(default)]
-    usage: ResultUsage,
-    #[serde(default)]
-    total_cost_usd: f64,
+    usage: Option<ResultUsage>,
+    total_cost_usd: Option<f64>,
 }
 
 /// The tokens that a run has used.
@@ -132,15 +130,16 @@ pub fn read_result(stdout: &str, exit: Exit) -> Result<RunReply, PrintFailure> {
         let stop_reason = record.stop_reason.filter(|_| record.is_error);
         return Err(failure(message, stop_reason));
     }
+    let usage = record.usage.unwrap_or_default();
     Ok(RunReply {
         text: record.result.unwrap_or_default(),
         stop_reason: record.stop_reason.unwrap_or_else(|| "end_turn".to_owned()),
         usage: TurnUsage {
-            input_tokens: record.usage.input_tokens,
-            output_tokens: record.usage.output_tokens,
-            cached_read_tokens: record.usage.cache_read_input_tokens,
-            cached_write_tokens: record.usage.cache_creation_input_tokens,
-            cost_usd: record.total_cost_usd,
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_read_tokens: usage.cache_read_input_tokens,
+            cached_write_tokens: usage.cache_creation_input_tokens,
+            cost_usd: record.total_cost_usd.unwrap_or_default(),
         },
     })
 }

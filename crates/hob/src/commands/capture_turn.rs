@@ -87,7 +87,7 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
         Some("SessionEnd") => PartialLine::Include,
         _ => PartialLine::Defer,
     };
-    let mut is_forgotten = false;
+    let mut is_forgotten;
     loop {
         let before = mark.clone();
         let options = ReadOptions { session, partial_line, max_bytes: TRANSCRIPT_PART_BYTES };
@@ -106,9 +106,10 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
         }
         let more = update.more;
         let stored = capture(settings, &input, update, deadline)?;
-        is_forgotten |= stored.forgotten > 0;
-        // The offset advances only now, when the turns are durable. Turns of a session that was
-        // forgotten are read again, because the owner can undo that.
+        // A session that was forgotten takes no turns at all.
+        is_forgotten = stored.forgotten > 0 && stored.inserted + stored.duplicates == 0 && !more;
+        // The offset advances only now, when the turns are durable. Turns of a forgotten session are
+        // read again, because the owner can undo that, but not more of them than a hook has time for.
         if let Some(path) = state.as_ref().filter(|_| mark != before && !is_forgotten) {
             hob_files::write_over(path, &serde_json::to_vec(&mark.without_secrets())?, 0o600)?;
         }

@@ -194,7 +194,7 @@ settings! {
     }
     hook_timeout: Duration {
         key: "memory.hook_timeout_secs", default: "2", min: 1,
-        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk; but the agent waits for its hooks, so a higher value can delay it.",
+        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk; but the agent waits for its hooks, and ends them after 10 seconds (Codex at the end of a session after 3).",
     }
     app_sessions: usize {
         key: "limits.app_sessions", default: "0", min: 0,

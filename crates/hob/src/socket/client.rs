@@ -32,11 +32,8 @@ impl Connection {
     /// Connects like [`Connection::open`]. Fails if the server serves another home: two homes may be set to
     /// one socket, and neither may answer with the other's data.
     pub fn open_home(path: &Path, home: &Home, timeout: Duration) -> io::Result<Connection> {
-        let identity = match home.identity() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some("none".to_owned()),
-            identity => identity.ok(),
-        };
-        Connection::greet(path, identity, timeout)
+        // A process that sees no home, for example in a container, has no other memory to use.
+        Connection::greet(path, home.identity().ok(), timeout)
     }
 
     fn greet(path: &Path, home: Option<String>, timeout: Duration) -> io::Result<Connection> {

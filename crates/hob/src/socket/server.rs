@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::hash::Hash;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -192,8 +192,7 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
             path.display()
         );
     }
-    let is_socket = |found: fs::Metadata| found.file_type().is_socket();
-    if fs::symlink_metadata(path).is_ok_and(|found| !is_socket(found)) {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_dir()) {
         bail!("{} exists and is not a socket; set HOB_SOCKET to another path", path.display());
     }
     match fs::remove_file(path) {

@@ -189,7 +189,7 @@ fn session_says_which_layers_of_the_sandbox_are_active() {
     let text = check.to_string();
     assert_eq!(sandbox["mode"], "workspace");
     let has = |layer: &str| sandbox["layers"].as_array().unwrap().contains(&json!(layer));
-    assert_eq!(has("namespaces"), text.contains("in namespaces"), "{sandbox} {text}");
+    assert_eq!(has("namespaces"), text.contains("by namespaces"), "{sandbox} {text}");
     let version = sandbox["landlock_version"].as_u64();
     assert_eq!(has("landlock"), version.is_some());
     let is_named = version.is_none_or(|version| text.contains(&format!("Landlock {version}")));

@@ -23,6 +23,9 @@ use crate::extract::session_id::session_id;
 use crate::held_body::hold;
 use crate::state::Gateway;
 
+/// How long a chosen turn may take until it is noted as running.
+const TURN_START_DELAY: Duration = Duration::from_millis(500);
+
 /// How long answers may take after running work has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Maximum length of an idempotency key, in bytes.
@@ -174,6 +177,8 @@ fn prefers_async(headers: &HeaderMap) -> bool {
 /// when it has had its time.
 async fn left_for_the_next_start(gateway: &Gateway, app: &AppName, id: &SessionId, index: u32) {
     gateway.runtime.stopping.cancelled().await;
+    // A turn that was chosen just before is noted as running a moment later.
+    tokio::time::sleep(TURN_START_DELAY).await;
     let turn = gateway.sessions.turn(app, id, index).await;
     if !turn.is_ok_and(|turn| turn.state == TurnState::Queued) {
         stopped(&gateway.runtime.ending).await;

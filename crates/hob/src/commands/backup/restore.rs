@@ -88,7 +88,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
         let waiting = fs::read_dir(before.join(DEFERRED)).into_iter().flatten().flatten().count();
         if waiting > 0 {
             outln!(
-                "{waiting} files with turns that still wait to be stored (`deferred-captures/`) were restored, too"
+                "that folder also has {waiting} files with turns that were not stored yet (`deferred-captures/`)"
             );
         }
     }

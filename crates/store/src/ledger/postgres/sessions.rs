@@ -274,11 +274,12 @@ impl SessionStore for PostgresLedger {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let values: Values<'_> = &[&limit, &self.outbox_taker];
         let rows = self.connections.query(Again::Harmless, sql, values).await?;
+        // A row that this key does not open is left where it is, and does not keep the others back.
         let item = |row: &tokio_postgres::Row| {
-            let body = self.texts.open(TextKind::Outbox, row.get(2))?;
-            Ok(OutboxItem::from_row(row.get(0), row.get(1), &body))
+            let body = self.texts.open(TextKind::Outbox, row.get(2)).ok()?;
+            Some(OutboxItem::from_row(row.get(0), row.get(1), &body))
         };
-        rows.iter().map(item).collect()
+        Ok(rows.iter().filter_map(item).collect())
     }
 
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
