@@ -32,8 +32,12 @@ impl Connection {
     /// Connects like [`Connection::open`]. Fails if the server serves another home: two homes may be set to
     /// one socket, and neither may answer with the other's data.
     pub fn open_home(path: &Path, home: &Home, timeout: Duration) -> io::Result<Connection> {
-        // A process that sees no home, for example in a container, has no other memory to use.
-        Connection::greet(path, home.identity().ok(), timeout)
+        let identity = match home.identity() {
+            // A home that is not there yet is another one than the server's.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some("none".to_owned()),
+            identity => identity.ok(),
+        };
+        Connection::greet(path, identity, timeout)
     }
 
     fn greet(path: &Path, home: Option<String>, timeout: Duration) -> io::Result<Connection> {
