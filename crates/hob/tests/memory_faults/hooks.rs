@@ -135,8 +135,9 @@ pub fn hook_input(transcript: &Transcript, event: &str, answer: Option<&str>) ->
     input
 }
 
-/// Starts a hook and hands it its input.
+/// Starts a hook with its usual time limit, and hands it its input.
 pub fn start(mut command: Command, input: &str) -> Child {
+    command.env_remove("HOB_MEMORY_HOOK_TIMEOUT_SECS");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A hook that has no use for it may be gone already.
