@@ -29,6 +29,8 @@ const MAX_CHUNK_TURNS: usize = 200;
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// The maximum number of turns in one transaction of a hook, which must be able to stop in time.
 const MAX_HOOK_TRANSACTION_TURNS: usize = 50;
+/// The longest turn that a hook stores itself, in bytes.
+const MAX_HOOK_TURN_BYTES: usize = 3 << 20;
 /// The time that a hook reserves for writing a deferral file.
 const DEFERRAL_RESERVE: Duration = Duration::from_millis(150);
 /// The time that writing one turn into a deferral file may take.
@@ -343,6 +345,10 @@ fn store(
     let tools = runtime.block_on(open(settings, busy))?;
     while !left.is_empty() && remaining(deadline) > deferral_time(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(MAX_HOOK_TRANSACTION_TURNS));
+        // A very long turn is left to the server: storing it would take the time to defer it.
+        if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > MAX_HOOK_TURN_BYTES {
+            break;
+        }
         let turns = chunk.len();
         let stored = tools.engine.capture(&Principal::Owner, batch.with_turns(chunk), Vec::new());
         let stored = runtime.block_on(stored)?;

@@ -401,7 +401,9 @@ fn hooks_do_not_wait_for_a_hanging_server() {
     for (arguments, status) in [(&[][..], "captured"), (&["--no-spawn"], "deferred")] {
         let path = transcript(&home, status, &[said(status, 0, "user", status)]);
         let stopwatch = Stopwatch::start();
-        assert_eq!(capture(&home, arguments, &path)["status"], status);
+        let answer = capture(&home, arguments, &path);
+        // A server that was stopped while it wrote holds the lock of the store.
+        assert!(answer["status"] == status || answer["status"] == "deferred", "{answer}");
         assert_hook_in_time(stopwatch);
     }
     let stopwatch = Stopwatch::start();
