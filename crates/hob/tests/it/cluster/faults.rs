@@ -216,7 +216,10 @@ fn sessions_survive_stopped_nodes() {
     let interrupted = |cluster: &Cluster| {
         cluster.sql("SELECT count(*) FROM hob.turns WHERE state = 'interrupted'")
     };
-    under(&run("drains", 30, 12, 60), |cluster, random| {
+    // Even a busy machine must end a turn within the grace.
+    let config = "shutdown_grace_secs = 60\n[sessions]\nmax_live = 400\n";
+    let run = Run { options: options(3, config), ..run("drains", 30, 12, 60) };
+    under(&run, |cluster, random| {
         let node = cluster.random_node();
         sleep_ms(random, 500, 1500);
         assert_eq!(cluster.stop(node).code(), Some(0));

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Whatever happens to nodes, an answer comes within this time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many turns a session gets to answer in the end.
+const MAX_LAST_TURNS: usize = 4;
 /// Between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -91,6 +93,31 @@ impl ClusterClient<'_> {
             std::thread::sleep(RETRY_PAUSE);
         }
         Err(format!("no answer to {method} {path} for {ANSWER_TIMEOUT:?}: {last}"))
+    }
+
+    /// Repeats a turn until it has an answer. A node that a busy machine keeps from its heartbeat loses its sessions, so a
+    /// turn that was interrupted is asked again as a new one, a few times.
+    fn insist_on_a_turn(&self, path: &str, body: &str) -> Result<Reply, String> {
+        let mut turn = 1;
+        let since = Instant::now();
+        loop {
+            let key = format!("the last {turn}");
+            let answer =
+                self.call("POST", path, &[("idempotency-key", &key)], Some(body.to_owned()));
+            match answer {
+                Ok(reply) if !matches!(reply.status(), 500 | 503) => return Ok(reply),
+                Ok(reply) if reply.json()["code"] == "interrupted" && turn < MAX_LAST_TURNS => {
+                    turn += 1;
+                }
+                last if since.elapsed() > ANSWER_TIMEOUT => {
+                    return Err(format!(
+                        "no answer to turn {turn} for {ANSWER_TIMEOUT:?}: {last:?}"
+                    ));
+                }
+                _ => {}
+            }
+            std::thread::sleep(RETRY_PAUSE);
+        }
     }
 
     fn json(&self, path: &str) -> Result<Value, String> {
@@ -291,8 +318,7 @@ impl Talker {
         let word = format!("next-{}", self.number);
         let body = json!({"prompt": format!("[[say {word}]]")}).to_string();
         let path = format!("/sessions/{}/turn", self.id);
-        let key = [("idempotency-key", "the last")];
-        let (reply, _) = place.insist("POST", &path, &key, Some(body))?;
+        let reply = place.insist_on_a_turn(&path, &body)?;
         match (reply.status(), reply.json()["code"].as_str()) {
             (200, _) if reply.json()["text"] == word => {}
             (502, Some("resume_failed")) => self.figures.resume_failed += 1,
