@@ -2,16 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use chacha20poly1305::aead::{Aead, KeyInit as _, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use chacha20poly1305::XChaCha20Poly1305;
+use chacha20poly1305::aead::KeyInit as _;
 use hob_domain::{DataKey, StoreError};
 use sha2::{Digest, Sha256};
 
+use super::seal::{OVERHEAD_BYTES, opened, random_nonce, sealed};
 use super::text::{put, take};
 use crate::values::damaged;
 
-const NONCE_BYTES: usize = 24;
-const TAG_BYTES: usize = 16;
 /// The beginning of an encrypted text. No escaped text begins like this.
 const MARK: &str = "\u{1a}e";
 
@@ -95,31 +94,20 @@ impl TextCipher {
     /// Encrypts bytes; `None` if encryption is off.
     pub(crate) fn seal_bytes(&self, kind: TextKind, plain: &[u8]) -> Option<Vec<u8>> {
         let cipher = self.cipher.as_ref()?;
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce).expect("the system has random bytes");
-        let kind = format!("{kind:?}");
-        let payload = Payload { msg: plain, aad: kind.as_bytes() };
-        let sealed = cipher.encrypt(&XNonce::from(nonce), payload);
-        let mut bytes = nonce.to_vec();
-        bytes.extend(sealed.expect("a text is shorter than the cipher's limit"));
-        Some(bytes)
+        Some(sealed(cipher, random_nonce(), plain, format!("{kind:?}").as_bytes()))
     }
 
     /// Decrypts bytes; `None` if they are damaged, or of another key or kind.
-    pub(crate) fn open_bytes(&self, kind: TextKind, sealed: &[u8]) -> Option<Vec<u8>> {
-        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
-        let kind = format!("{kind:?}");
-        let payload = Payload { msg: sealed, aad: kind.as_bytes() };
-        self.cipher.as_ref()?.decrypt(&XNonce::from(*nonce), payload).ok()
+    pub(crate) fn open_bytes(&self, kind: TextKind, stored: &[u8]) -> Option<Vec<u8>> {
+        opened(self.cipher.as_ref()?, stored, format!("{kind:?}").as_bytes())
     }
 
     /// Returns an SQL expression for the number of bytes that a column's text had before it was
     /// encrypted.
     pub(crate) fn plain_length(column: &str) -> String {
-        let overhead = NONCE_BYTES + TAG_BYTES;
         format!(
             "CASE WHEN left({column}, 2) = E'\\x1ae'
-             THEN (octet_length({column}) - 2) * 3 / 4 - {overhead} ELSE octet_length({column}) END"
+             THEN (octet_length({column}) - 2) * 3 / 4 - {OVERHEAD_BYTES} ELSE octet_length({column}) END"
         )
     }
 }
@@ -138,7 +126,7 @@ mod tests {
             assert_eq!(key(1).open(TextKind::Prompt, stored.clone()).unwrap(), text);
             assert!(key(2).open(TextKind::Prompt, stored.clone()).is_err());
             assert!(key(1).open(TextKind::Event, stored.clone()).is_err());
-            let bytes = (stored.len() - MARK.len()) * 3 / 4 - NONCE_BYTES - TAG_BYTES;
+            let bytes = (stored.len() - MARK.len()) * 3 / 4 - OVERHEAD_BYTES;
             assert_eq!(bytes, text.len());
         }
     }

@@ -2,18 +2,17 @@
 //! hashes. All keys are derived from the data key, so that every node that has it reads and writes
 //! the same.
 
-use chacha20poly1305::aead::{Aead, KeyInit as _, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use chacha20poly1305::XChaCha20Poly1305;
+use chacha20poly1305::aead::KeyInit as _;
 use hmac::{Hmac, Mac};
 use hob_domain::memory::{RecordId, TurnKey};
 use hob_domain::{DataKey, StoreError};
 use hob_index::sign_codes::{MODEL_BYTES, TABLE_BYTES, sign_code};
 use sha2::Sha256;
 
-use crate::postgres::text_cipher::Encryption;
+use crate::postgres::Encryption;
+use crate::postgres::seal::{NONCE_BYTES, opened, random_nonce, sealed};
 use crate::values::damaged;
-
-const NONCE_BYTES: usize = 24;
 
 /// The kind of a name. Equal names of two kinds look different.
 #[derive(Debug, Clone, Copy)]
@@ -121,9 +120,7 @@ impl Cipher {
 
     pub(super) fn seal(&self, of: Body<'_>, plain: &[u8]) -> Vec<u8> {
         let Some(cipher) = &self.bodies else { return plain.to_vec() };
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce).expect("the system has random bytes");
-        sealed(cipher, nonce, plain, of.associated_data().as_bytes())
+        sealed(cipher, random_nonce(), plain, of.associated_data().as_bytes())
     }
 
     pub(super) fn open(&self, of: Body<'_>, stored: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -281,23 +278,6 @@ mod on_the_wire {
 
         accepts!(BIT, VARBIT);
     }
-}
-
-fn sealed(
-    cipher: &XChaCha20Poly1305,
-    nonce: [u8; NONCE_BYTES],
-    plain: &[u8],
-    of: &[u8],
-) -> Vec<u8> {
-    let mut stored = nonce.to_vec();
-    let payload = Payload { msg: plain, aad: of };
-    stored.extend(cipher.encrypt(&XNonce::from(nonce), payload).expect("no text is too long"));
-    stored
-}
-
-fn opened(cipher: &XChaCha20Poly1305, stored: &[u8], of: &[u8]) -> Option<Vec<u8>> {
-    let (nonce, rest) = stored.split_first_chunk::<NONCE_BYTES>()?;
-    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: rest, aad: of }).ok()
 }
 
 fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
