@@ -19,9 +19,8 @@ pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
 
 /// Returns the caller's dialect. Only Anthropic's API has paths below `/v1/messages`.
 fn dialect(uri: &Uri, headers: &HeaderMap) -> Dialect {
-    // The router may have removed the common beginning of its paths.
-    let path = uri.path().strip_prefix("/v1").unwrap_or(uri.path());
-    match path.strip_prefix("/messages") {
+    // Nesting has removed `/v1`.
+    match uri.path().strip_prefix("/messages") {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Dialect::Anthropic,
         _ => Dialect::of(headers),
     }

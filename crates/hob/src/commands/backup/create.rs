@@ -101,8 +101,9 @@ pub fn create(
         bail!("there is nothing to save: {} has no databases", home.root().display());
     }
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok();
-    if parent.is_some() && parent == home.root().canonicalize().ok() {
+    let parent = parent.unwrap_or(Path::new("."));
+    let real = parent.canonicalize().ok();
+    if real.is_some() && real == home.root().canonicalize().ok() {
         let root = home.root().display();
         bail!("{root} contains Hob's own files; choose another folder for the backup");
     }
@@ -119,10 +120,7 @@ pub fn create(
     let (names, manifest) = collect(home, &key, folder.path(), key_in_backup)?;
     let write = || -> anyhow::Result<()> {
         // A new file with a random name, which nobody else can have prepared.
-        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let partial = tempfile::Builder::new()
-            .prefix(&partial_prefix(home))
-            .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+        let partial = tempfile::Builder::new().prefix(&partial_prefix(home)).tempfile_in(parent)?;
         write_archive(partial.as_file(), folder.path(), &names, &manifest)?;
         verify_archive(partial.path(), &manifest)?;
         match existing {
