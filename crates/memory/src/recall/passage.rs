@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::recall::tokens::estimated_tokens;
+use crate::recall::tokens::{CharacterCounts, estimated_tokens};
 use crate::text::analyse::{Analyser, truncated};
 
 /// How many bytes of a text are searched for a passage: those of a longer text that have most of the
@@ -118,30 +118,37 @@ fn value_of_distinct(units: &[Vec<(&str, f64)>]) -> f64 {
     distinct.values().sum()
 }
 
-/// Splits a text into sentences and lines. Longer ones are cut between words.
+/// Splits a text into sentences and lines. One with more than `max_tokens` tokens is cut between words
+/// or, where it has no space, between characters.
 fn units(text: &str, max_tokens: usize) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let mut start = 0;
-    let mut tokens = 0.0;
+    let mut counts = CharacterCounts::default();
     let mut last_space = None;
     let mut characters = text.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
+        counts.add(character);
+        // After a cut at a space, the rest may still be too long.
+        while counts.estimated_tokens() > max_tokens && start < at {
+            let cut = last_space.take().unwrap_or(at);
+            units.push(start..cut);
+            start = cut;
+            counts = CharacterCounts::default();
+            text[start..at].chars().chain([character]).for_each(|kept| counts.add(kept));
+        }
         let end = at + character.len_utf8();
-        let followed_by_space = characters.peek().is_none_or(|(_, next)| next.is_whitespace());
-        tokens += if character.is_ascii() { 0.25 } else { 0.67 };
         if character.is_whitespace() {
             last_space = Some(end);
         }
+        let followed_by_space = characters.peek().is_none_or(|(_, next)| next.is_whitespace());
         let is_end = match character {
             '\n' | '。' | '！' | '？' => true,
             '.' | '!' | '?' => followed_by_space,
             _ => false,
         };
-        let is_too_long = tokens >= max_tokens as f64;
-        if is_end || is_too_long {
-            let end = last_space.filter(|_| !is_end).unwrap_or(end);
+        if is_end {
             units.push(start..end);
-            (start, tokens, last_space) = (end, 0.0, None);
+            (start, counts, last_space) = (end, CharacterCounts::default(), None);
         }
     }
     if start < text.len() {
@@ -188,6 +195,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn words_moved_to_the_next_unit_count_in_it() {
+        let text = "port port Aport Աport 。";
+        let units: Vec<&str> = units(text, 6).into_iter().map(|unit| &text[unit]).collect();
+        assert_eq!(units, ["port port Aport ", "Աport 。"]);
+        let text = " aaaabbbbccccdddéx";
+        for unit in super::units(text, 4) {
+            assert!(estimated_tokens(&text[unit.clone()]) <= 4, "{unit:?}");
+        }
+    }
+
     proptest! {
         /// For any text the units have all of it, and a passage is a part of it that fits.
         #[test]
@@ -197,7 +215,7 @@ mod tests {
             prop_assert_eq!(&joined, &text);
             if let Some(passage) = find(&text, &["port"], max) {
                 prop_assert!(text.contains(&passage));
-                prop_assert!(estimated_tokens(&passage) <= max + 1, "{}", estimated_tokens(&passage));
+                prop_assert!(estimated_tokens(&passage) <= max, "{}", estimated_tokens(&passage));
             }
         }
     }
