@@ -17,11 +17,10 @@ from scipy.optimize import minimize
 import families
 
 FIXED = {"first_named_speaker": 3.0, "other_named_speaker": 1.5, "says_changed": 0.3, "boilerplate": -1.5}
-# Known once the text is read, so not part of the mean that scores are measured from.
-OF_TEXT = (*FIXED, "asks")
 RIDGE = 1e-3
 ELSEWHERE = 0.3  # what a question asked elsewhere counts
-SCORE = ("constant", "coverage", "best_cosine_nearby", "z_score", "place")
+SCORE = ("constant", "coverage", "best_cosine_nearby", "place", "lead")
+COMPARED_HITS, MAX_LEAD = 5, 6.0  # as in weights.rs
 
 
 class Asked:
@@ -35,8 +34,8 @@ class Asked:
     def column(self, name):
         return self.x[:, self.names.index(name)]
 
-    def sums(self, weights, names=None):
-        return sum(weight * self.column(name) for name, weight in weights.items() if names is None or name in names)
+    def sums(self, weights):
+        return sum(weight * self.column(name) for name, weight in weights.items())
 
 
 def ask(binary, projects):
@@ -86,10 +85,12 @@ def fit_ranking(asked, names):
 
 
 def score_features(one, weights):
-    sums, before = one.sums(weights), one.sums(weights, [n for n in weights if n not in OF_TEXT])
-    first = np.argsort(-sums, kind="stable")[:10]
-    z = (sums - before.mean()) / max(before.std(), 1e-9)
-    x = [np.ones(len(first)), one.column("coverage")[first], one.column("best_cosine_nearby")[first], z[first], 1 / (1 + np.arange(len(first)))]
+    sums = one.sums(weights)
+    order = np.argsort(-sums, kind="stable")
+    first, sums = order[:10], sums[order]
+    next_hits = [sums[place + 1:place + 1 + COMPARED_HITS] for place in range(len(first))]
+    leads = [np.clip(sums[place] - hits.mean(), 0, MAX_LEAD) if len(hits) else 0 for place, hits in enumerate(next_hits)]
+    x = [np.ones(len(first)), one.column("coverage")[first], one.column("best_cosine_nearby")[first], 1 / (1 + np.arange(len(first))), np.log1p(leads)]
     return np.stack(x, 1), one.gold[first]
 
 

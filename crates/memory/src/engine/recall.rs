@@ -200,18 +200,35 @@ impl Engine {
 /// of the other projects. Returns how many are first.
 fn put_first(project: &str, records: &mut Vec<ScoredRecord>) -> usize {
     let is_own = |scored: &ScoredRecord| scored.record.place.project == project;
-    let likelihood = |scored: &ScoredRecord| scored.likelihood.score(scored.sum, 0);
-    let others = records.iter().filter(|scored| !is_own(scored));
-    let best = others.map(likelihood).fold(0.0, f64::max);
-    let (first, mut rest): (Vec<ScoredRecord>, Vec<ScoredRecord>) = std::mem::take(records)
-        .into_iter()
-        .partition(|scored| is_own(scored) && likelihood(scored) >= PREFERRED_SHARE * best);
-    // Sums of the search of all projects, except for turns that only the project's own search found.
-    let sum = |scored: &ScoredRecord| scored.sum + scored.likelihood.sum_shift;
-    rest.sort_by(|a, b| sum(b).total_cmp(&sum(a)).then(b.record.ts.cmp(&a.record.ts)));
+    let (own, mut rest): (Vec<ScoredRecord>, Vec<ScoredRecord>) =
+        std::mem::take(records).into_iter().partition(is_own);
+    let leads = leads(&rest.iter().map(wide_sum).collect::<Vec<f64>>());
+    let others = rest.iter().zip(leads).map(|(scored, lead)| scored.likelihood.score(lead, 0));
+    let best = others.fold(0.0, f64::max);
+    // A lead over the project's other turns says nothing about those of other projects.
+    let is_likely =
+        |scored: &ScoredRecord| scored.likelihood.score(0.0, 0) >= PREFERRED_SHARE * best;
+    let (first, unlikely): (Vec<ScoredRecord>, Vec<ScoredRecord>) =
+        own.into_iter().partition(is_likely);
+    rest.extend(unlikely);
+    rest.sort_by(|a, b| wide_sum(b).total_cmp(&wide_sum(a)).then(b.record.ts.cmp(&a.record.ts)));
     let count = first.len();
     records.extend(first.into_iter().chain(rest));
     count
+}
+
+/// Returns a record's sum in the search of all projects; in the project's own search if only that found it.
+fn wide_sum(scored: &ScoredRecord) -> f64 {
+    scored.sum + scored.likelihood.sum_shift
+}
+
+/// Returns by how much each sum is greater than the mean of the next ones.
+fn leads(sums: &[f64]) -> Vec<f64> {
+    let lead = |(index, sum): (usize, &f64)| {
+        let next = &sums[index + 1..sums.len().min(index + 1 + WEIGHTS.compared_hits)];
+        if next.is_empty() { 0.0 } else { sum - next.iter().sum::<f64>() / next.len() as f64 }
+    };
+    sums.iter().enumerate().map(lead).collect()
 }
 
 /// Leaves out the records that are too unlikely to answer, and returns the scores of the others. No
@@ -221,6 +238,9 @@ fn scores(
     preferred: usize,
     min_score: Option<f64>,
 ) -> HashMap<i64, f64> {
+    let (first, rest) = records.split_at(preferred);
+    let mut leads_of_all = leads(&first.iter().map(|scored| scored.sum).collect::<Vec<f64>>());
+    leads_of_all.extend(leads(&rest.iter().map(wide_sum).collect::<Vec<f64>>()));
     let mut scores = HashMap::new();
     let mut lowest = 1.0_f64;
     let (mut index, mut place) = (0, 0);
@@ -228,8 +248,8 @@ fn scores(
         if index == preferred {
             (lowest, place) = (1.0, 0);
         }
+        let score = scored.likelihood.score(leads_of_all[index], place).min(lowest);
         index += 1;
-        let score = scored.likelihood.score(scored.sum, place).min(lowest);
         let is_hit = match min_score {
             Some(min_score) => score >= min_score,
             None => {

@@ -47,12 +47,9 @@ pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCa
     let mut order: Vec<usize> =
         (0..candidates.len()).filter(|index| candidates[*index].in_scope).collect();
     let sums: Vec<f64> = features.iter().map(|one| one.dot(&WEIGHTS.features)).collect();
-    let (mean_sum, sum_deviation) = mean_and_deviation(&sums);
     let likelihood = |index: usize| Likelihood {
         coverage: coverage(&candidates[index], query, &own_weights),
         best_cosine_nearby: features[index].best_cosine_nearby,
-        mean_sum,
-        sum_deviation,
         candidates: candidates.len(),
         sum_shift: 0.0,
     };

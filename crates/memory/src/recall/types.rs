@@ -50,33 +50,22 @@ pub(crate) struct Likelihood {
     pub(crate) coverage: f64,
     /// The greatest cosine of the turn and the turns nearby.
     pub(crate) best_cosine_nearby: f64,
-    /// The mean of the sums of all candidates.
-    pub(crate) mean_sum: f64,
-    /// The standard deviation of these sums.
-    pub(crate) sum_deviation: f64,
     /// The number of candidates.
     pub(crate) candidates: usize,
-    /// What to add to the turn's sum, if mean and deviation are those of another search.
+    /// What to add to the turn's sum to compare it with the sums of a wider search.
     pub(crate) sum_shift: f64,
 }
 
 impl Likelihood {
-    /// Returns the probability that a turn with this sum at this place, counted from 0, answers the
-    /// query.
-    pub(crate) fn score(&self, sum: f64, place: usize) -> f64 {
-        // Among candidates that are nearly equal, a small difference is a great z-score. It must not hide
-        // a turn.
-        let z_score = if self.sum_deviation > 1e-9 {
-            ((sum + self.sum_shift - self.mean_sum) / self.sum_deviation).max(0.0)
-        } else {
-            0.0
-        };
+    /// Returns the probability that a turn at this place, counted from 0, answers the query. Its lead is
+    /// by how much its sum is greater than those of the next hits.
+    pub(crate) fn score(&self, lead: f64, place: usize) -> f64 {
         let weights = &WEIGHTS.score;
         let logit = weights.constant
             + weights.coverage * self.coverage
             + weights.best_cosine_nearby * self.best_cosine_nearby
-            + weights.z_score * z_score
-            + weights.place / (1.0 + place as f64);
+            + weights.place / (1.0 + place as f64)
+            + weights.lead * lead.clamp(0.0, WEIGHTS.max_lead).ln_1p();
         1.0 / (1.0 + (-logit).exp())
     }
 }

@@ -30,12 +30,14 @@ pub(crate) const WEIGHTS: Weights = Weights {
         boilerplate: -1.5,
     },
     score: ScoreWeights {
-        constant: -5.97,
-        coverage: 2.03,
-        best_cosine_nearby: 1.73,
-        z_score: 0.82,
-        place: 0.57,
+        constant: -4.99,
+        coverage: 2.16,
+        best_cosine_nearby: 1.79,
+        place: 1.20,
+        lead: 1.21,
     },
+    compared_hits: 5,
+    max_lead: 6.0,
     min_score: 0.01,
     min_score_candidates: 40,
     turn_bm25: Bm25::<f64>::TURN,
@@ -79,10 +81,13 @@ pub(crate) const WEIGHTS: Weights = Weights {
 pub(crate) struct Weights {
     pub(crate) features: Features,
     pub(crate) score: ScoreWeights,
+    /// How many of the next hits a hit is compared with.
+    pub(crate) compared_hits: usize,
+    /// A greater lead over the next hits says no more.
+    pub(crate) max_lead: f64,
     /// A turn with a lower score is not a hit, unless the caller asks for it.
     pub(crate) min_score: f64,
-    /// Among fewer candidates no turn stands out, so scores are low, and none is left out for its
-    /// score.
+    /// Among fewer candidates no turn is left out for its score.
     pub(crate) min_score_candidates: usize,
     /// BM25 of a turn. The stores choose candidates with the same parameters.
     pub(crate) turn_bm25: Bm25<f64>,
@@ -168,8 +173,8 @@ pub(crate) struct ScoreWeights {
     pub(crate) coverage: f64,
     /// The greatest cosine of the turn and the turns nearby.
     pub(crate) best_cosine_nearby: f64,
-    /// The z-score of the turn's sum among all candidates.
-    pub(crate) z_score: f64,
     /// The place of the turn: 1 for the first hit, 1/2 for the second.
     pub(crate) place: f64,
+    /// The logarithm of 1 plus the turn's lead.
+    pub(crate) lead: f64,
 }
