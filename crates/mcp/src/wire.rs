@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use hob_domain::memory::{Principal, Record, Tier, TurnRole, TurnSource};
 use hob_memory::{ModelProgress, ModelState, RecallHit};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Number;
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -14,11 +16,11 @@ pub struct RecallArguments {
     /// What to search for: a question, names, paths or an error message.
     pub cue: String,
     /// Approximate token budget of all hits together.
-    #[serde(default = "default_budget")]
+    #[serde(default = "default_budget", deserialize_with = "whole_number")]
     #[schemars(range(min = 1))]
     pub budget_tokens: usize,
     /// Maximum number of hits.
-    #[serde(default = "default_limit")]
+    #[serde(default = "default_limit", deserialize_with = "whole_number")]
     #[schemars(range(min = 1, max = 500))]
     pub limit: usize,
     /// Folder or name of a project, or "*" for all projects. Default: the project of the working folder.
@@ -44,6 +46,17 @@ pub(crate) fn default_budget() -> usize {
 
 pub(crate) fn default_limit() -> usize {
     20
+}
+
+/// Reads a number without a fraction. JSON has one type of numbers, and some clients write 5 as 5.0.
+fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let number = Number::deserialize(deserializer)?;
+    let is_whole =
+        |number: &f64| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number);
+    let whole =
+        number.as_u64().or_else(|| number.as_f64().filter(is_whole).map(|number| number as u64));
+    let whole = whole.and_then(|whole| usize::try_from(whole).ok());
+    whole.ok_or_else(|| D::Error::custom(format!("{number} is not a whole number of 0 or more")))
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -224,7 +237,7 @@ pub struct TimelineArguments {
     /// A record or a time; its neighbouring turns are listed. Default: the latest turns.
     pub around: Option<String>,
     /// Maximum number of turns.
-    #[serde(default = "default_limit")]
+    #[serde(default = "default_limit", deserialize_with = "whole_number")]
     #[schemars(range(min = 1, max = 500))]
     pub limit: usize,
 }
@@ -243,6 +256,9 @@ pub struct TimelineTurn {
     pub session_id: String,
     pub project: String,
     pub ts: String,
+    /// Record that corrects this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
 }
 
 impl From<Record> for TimelineTurn {
@@ -254,6 +270,7 @@ impl From<Record> for TimelineTurn {
             session_id: record.session,
             project: record.place.project,
             ts: record.ts.to_string(),
+            superseded_by: record.superseded_by.map(|id| id.to_string()),
         }
     }
 }

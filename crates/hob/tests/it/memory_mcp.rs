@@ -361,6 +361,8 @@ fn correction_ranks_before_what_it_corrects() {
     assert_eq!(hits[second]["superseded_by"], new["record_id"]);
     assert_eq!(hits[second]["text"], old["text"], "the old one stays as it was");
     assert_eq!(bridge.call("memory_stats", json!({}))["superseded"], 1);
+    let around = bridge.call("memory_timeline", json!({"around": old["record_id"], "limit": 1.0}));
+    assert_eq!(around["turns"][0]["superseded_by"], new["record_id"], "{around}");
 }
 
 #[test]
