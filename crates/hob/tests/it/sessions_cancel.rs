@@ -1,5 +1,6 @@
 //! Breaking turns off, and closing sessions that are at work.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hob_testkit::wait_until;
@@ -16,6 +17,7 @@ backend_tests!([file, cluster]: [
     concurrent_cancels_all_answer_200,
     cancels_at_any_moment_leave_a_usable_session,
     agent_that_ignores_a_cancel_is_ended,
+    first_turn_that_is_ended_by_force_does_not_end_the_session,
     close_cancels_running_and_queued_turns,
     close_ends_a_stubborn_agent,
     concurrent_closes_close_once,
@@ -133,8 +135,22 @@ fn agent_that_ignores_a_cancel_is_ended(backend: Backend) {
         (&json!("cancelled"), &json!("cancelled"))
     );
     assert_eq!(ended["text"], "half");
+    let last = ended["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["result"]["stopReason"], "cancelled", "Hob gives the result: {last}");
     assert_eq!(api.ask(&id, "[[say {history}]]"), "remember the crane");
     assert!(api.audit_kinds(&id).contains(&"resume".to_owned()));
+}
+
+/// An agent that was ended before its first word may not know its conversation. The session goes on.
+fn first_turn_that_is_ended_by_force_does_not_end_the_session(backend: Backend) {
+    let api = backend.api("");
+    let id = api.session();
+    let turn = api.start_turn(&id, "[[stubborn]] [[deaf]] [[note begun]] [[hang]]");
+    let notes = PathBuf::from(api.describe(&id)["cwd"].as_str().unwrap()).join("notes");
+    wait_until("the agent has its prompt", || notes.exists().then_some(()));
+    assert_eq!(api.cancel(&id).status, 200);
+    assert_eq!(api.get_turn(&id, turn)["events"][0]["result"]["stopReason"], "cancelled");
+    assert_eq!(api.ask(&id, "hi"), "echo: hi");
 }
 
 /// A session that is closed while it works ends its turn and its processes.

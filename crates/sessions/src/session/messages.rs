@@ -4,6 +4,8 @@
 use hob_domain::session::TurnUsage;
 use serde_json::Value;
 
+use super::events::is_own_result;
+
 /// Costs in USD that differ by less than this are equal.
 const COST_TOLERANCE_USD: f64 = 1e-9;
 
@@ -24,6 +26,9 @@ pub fn text_of(messages: &[String]) -> String {
 /// Returns whether a message shows an agent speaking or acting, and not only reporting its state.
 pub(super) fn is_agent_activity(line: &str) -> bool {
     let message: Value = serde_json::from_str(line).unwrap_or_default();
+    if is_own_result(&message) {
+        return false;
+    }
     let update = update_of(&message);
     let state_updates = [
         "usage_update",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hob_domain::session::{NewEvent, TurnState};
 use tokio::time::{Instant, sleep_until};
 
+use super::events::cancelled_result;
 use super::handle::PermissionAnswer;
 use super::messages::TurnReader;
 use hob_agents::client_tools::ToolCall;
@@ -214,9 +215,12 @@ impl TurnProgress {
         }
     }
 
-    /// Ends a turn that was told to stop.
+    /// Ends a turn that was told to stop, and to which the agent gave no result.
     pub fn take_stopped(&mut self, cause: StopCause) -> TurnOutcome {
         let (stop_reason, error) = cause.stop_reason_and_error();
+        if cause == StopCause::Cancelled {
+            self.last_events.push(cancelled_result(self.turn));
+        }
         self.take_outcome(cause.state(), stop_reason, error)
     }
 
