@@ -56,6 +56,8 @@ impl McpServer {
 
 /// The name of Hob's own memory.
 const MEMORY: &str = "memory";
+/// The fields that a server in a request may have. ACP reserves `_meta` for extensions.
+const FIELDS: [&str; 8] = ["name", "type", "command", "args", "env", "url", "headers", "_meta"];
 
 /// Parses the servers in a request. Errors name the field.
 pub fn parse(value: &Value) -> Result<Vec<McpServer>, String> {
@@ -101,6 +103,10 @@ fn parse_server(name: &str, entry: &Value) -> Result<McpServer, String> {
     }
     if name.is_empty() {
         return Err("name: must not be empty".to_owned());
+    }
+    let is_unknown = |key: &&String| !FIELDS.contains(&key.as_str());
+    if let Some(key) = entry.as_object().and_then(|entry| entry.keys().find(is_unknown)) {
+        return Err(format!("{key}: unknown field"));
     }
     let text = |key: &str| match &entry[key] {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),

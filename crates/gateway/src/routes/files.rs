@@ -10,7 +10,7 @@ use axum::response::Json;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use hob_domain::AppName;
-use hob_sessions::{StoredFile, UploadError};
+use hob_sessions::{Upload, UploadError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -47,7 +47,7 @@ pub(crate) struct Uploaded {
 
 /// Stores a file for this app's agents.
 ///
-/// The first form part with a file name is the file. Hob makes its name safe.
+/// The form part with a file name is the file; a form with two of them is refused. Hob makes the name safe.
 #[utoipa::path(post, path = "/files", tag = "runs", security(("token" = [])),
     request_body(content = UploadForm, content_type = "multipart/form-data"), responses(
     (status = 200, description = "Stored.", body = Uploaded),
@@ -69,44 +69,51 @@ pub(crate) async fn upload(
         ApiError::bad_request(format!("the body must be a multipart form: {error}"))
     })?;
     let broken = |error: String| ApiError::bad_request(format!("invalid form: {error}"));
-    let stored = loop {
+    let received = loop {
         let field = within(form.next_field()).await?;
         let Some(field) = field.map_err(|error| broken(error.body_text()))? else {
             return Err(ApiError::bad_request("file: the form contains no file"));
         };
         if let Some(name) = field.file_name().map(str::to_owned) {
-            break store(&gateway, &app.name, &name, field).await;
+            break receive(&gateway, &app.name, &name, field).await;
         }
     };
-    let stored = match stored {
-        Ok(stored) => stored,
-        Err(error) => {
-            // Read and discard the rest, so that the client receives the response.
-            while let Ok(Ok(Some(_))) = within(form.next_field()).await {}
-            return Err(error);
+    // Read the rest also after an error, so that the client receives the response.
+    let mut has_another = false;
+    let rest = loop {
+        match within(form.next_field()).await {
+            Ok(Ok(Some(field))) => has_another |= field.file_name().is_some(),
+            Ok(Ok(None)) => break Ok(()),
+            Ok(Err(error)) => break Err(broken(error.body_text())),
+            Err(error) => break Err(error),
         }
     };
+    let received = received?;
+    rest?;
+    if has_another {
+        let text = "file: the form contains more than one file; send each in a request of its own";
+        return Err(ApiError::bad_request(text));
+    }
+    let stored = received.finish().await?;
+    gateway.files.share(&app.name, &stored).await?;
     tracing::info!(app = %app.name, file = stored.id, "a file was stored");
     let path = stored.path.display().to_string();
     Ok(Json(Uploaded { ok: true, file_id: stored.id, path }))
 }
 
-async fn store(
+/// Receives a file. It is stored once the upload is finished.
+async fn receive(
     gateway: &Gateway,
     app: &AppName,
     name: &str,
     mut field: Field<'_>,
-) -> Result<StoredFile, ApiError> {
+) -> Result<Upload, ApiError> {
     let mut upload = gateway.files.begin(app, name).await?;
     loop {
         let chunk = within(field.chunk()).await?;
         match chunk.map_err(|error| UploadError::Broken(error.body_text()))? {
             Some(bytes) => upload.write(&bytes).await?,
-            None => {
-                let stored = upload.finish().await?;
-                gateway.files.share(app, &stored).await?;
-                return Ok(stored);
-            }
+            None => return Ok(upload),
         }
     }
 }

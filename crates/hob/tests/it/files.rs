@@ -87,6 +87,11 @@ fn bad_upload_is_refused_and_leaves_nothing() {
             form,
             "--edge\r\ncontent-disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nbroken off",
         ),
+        (
+            form,
+            "--edge\r\ncontent-disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\none\r\n\
+             --edge\r\ncontent-disposition: form-data; name=\"g\"; filename=\"g\"\r\n\r\ntwo\r\n--edge--\r\n",
+        ),
     ] {
         let answer = setup.server.call_with("POST", "/files", token, Some((kind, body.as_bytes())));
         assert_eq!(answer.status, 400, "{kind} {body:?}: {}", answer.text);

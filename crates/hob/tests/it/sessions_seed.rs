@@ -97,6 +97,16 @@ fn create_with_a_bad_field_names_it(backend: Backend) {
         (json!({"agent": "acp", "model": ""}), "bad_request", "model"),
         (json!({"agent": "acp", "colour": "red"}), "bad_request", "colour"),
         (json!({"agent": "acp", "mcp_servers": 7}), "bad_request", "mcp_servers"),
+        (
+            json!({"agent": "acp", "mcp_servers": {"db": {"command": "db", "colour": "red"}}}),
+            "bad_request",
+            "mcp_servers.db: colour",
+        ),
+        (
+            json!({"agent": "acp", "tools": [{"name": "add", "colour": "red"}]}),
+            "bad_request",
+            "tools[0].colour",
+        ),
     ] {
         assert_error(&api.post("/sessions", &body), 400, code, words);
     }

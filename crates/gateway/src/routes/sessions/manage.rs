@@ -20,6 +20,9 @@ use crate::extract::path_and_query::ApiPath;
 use crate::extract::session_id::session_id;
 use crate::state::Gateway;
 
+/// The fields of a tool that the app runs itself.
+const TOOL_FIELDS: [&str; 3] = ["name", "description", "input_schema"];
+
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true}))]
 pub(crate) struct Closed {
@@ -59,7 +62,7 @@ pub(crate) async fn create(
     }
     let tools = body.tools.as_deref().unwrap_or_default().iter().enumerate();
     let tools: Vec<ClientTool> = tools
-        .map(|(index, tool)| client_tool(tool, "input_schema", &format!("tools[{index}]")))
+        .map(|(index, tool)| session_tool(tool, &format!("tools[{index}]")))
         .collect::<Result<_, _>>()?;
     check_names(&tools)?;
     let asked = NewSession {
@@ -78,6 +81,15 @@ pub(crate) async fn create(
     };
     let session = gateway.sessions.create(&app.name, asked).await?;
     Ok(Json(SessionAnswer::new(&gateway, session)))
+}
+
+/// Reads a tool that the app runs itself.
+fn session_tool(tool: &Value, place: &str) -> Result<ClientTool, ApiError> {
+    let is_unknown = |key: &&String| !TOOL_FIELDS.contains(&key.as_str());
+    if let Some(key) = tool.as_object().and_then(|tool| tool.keys().find(is_unknown)) {
+        return Err(ApiError::bad_request(format!("{place}.{key}: unknown field")));
+    }
+    client_tool(tool, "input_schema", place)
 }
 
 /// Lists this app's sessions, oldest first, including closed ones until they are deleted.
