@@ -35,6 +35,23 @@ fn fields_without_effect_are_named_in_a_header() {
             "temperature, text.verbosity",
         ),
         ("/v1/responses", json!({"input": "hi", "seed": 1, "background": true}), "seed"),
+        (
+            "/v1/messages",
+            json!({"messages": messages, "tools": [{"name": "f", "input_schema": {}, "strict": true}]}),
+            "tools.strict",
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": messages,
+                "tools": [{"type": "function", "function": {"name": "f", "strict": true}}]}),
+            "tools.strict",
+        ),
+        (
+            "/v1/responses",
+            json!({"input": "hi", "tools": [{"type": "function", "name": "f", "strict": true},
+                {"type": "function", "name": "g", "strict": false}]}),
+            "tools.strict",
+        ),
     ] {
         let answer = api.post(path, &body);
         assert_eq!(answer.status, 200, "{body}: {}", answer.text);

@@ -127,6 +127,7 @@ async fn answer(
     let mut without_effect = IgnoredFields::new(&body.unknown);
     without_effect.add("max_tokens", body.max_tokens.map(Value::from).as_ref());
     without_effect.add_within("output_config", body.output_config.as_ref(), "format");
+    without_effect.add_strict_tools(body.tools.as_deref());
     let tools = tools::anthropic(body.tools.as_deref(), body.tool_choice.as_ref())?;
     let model = models::asked(body.model.as_deref())?;
     let form = structured::anthropic(body.output_config.as_ref(), body.output_format.as_ref())?;

@@ -52,6 +52,15 @@ impl IgnoredFields {
         }
     }
 
+    /// Adds `tools.strict` if a tool asks for arguments that always fit its schema. Hob passes schemas on to
+    /// the agent, and does not check the arguments.
+    pub fn add_strict_tools(&mut self, tools: Option<&[Value]>) {
+        let is_strict = |tool: &Value| tool["strict"] == true || tool["function"]["strict"] == true;
+        if tools.unwrap_or_default().iter().any(is_strict) {
+            self.add("tools.strict", Some(&Value::Bool(true)));
+        }
+    }
+
     /// Takes out a field that has an effect.
     pub fn without(mut self, name: &str) -> IgnoredFields {
         self.0.retain(|known| known != name);

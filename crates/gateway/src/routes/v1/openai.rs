@@ -117,6 +117,7 @@ async fn answer(
     models::no_functions(body.functions.as_deref())?;
     ignored::refuse(&body.unknown, &REFUSED)?;
     let mut without_effect = IgnoredFields::new(&body.unknown);
+    without_effect.add_strict_tools(body.tools.as_deref());
     if let Some(options) = &body.stream_options {
         for (name, value) in &options.unknown {
             without_effect.add(&format!("stream_options.{name}"), Some(value));

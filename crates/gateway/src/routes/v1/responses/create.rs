@@ -153,6 +153,7 @@ fn without_effect(body: &ResponseBody) -> IgnoredFields {
     // The response repeats the metadata.
     let mut without_effect = IgnoredFields::new(&body.unknown).without("metadata");
     without_effect.add_within("text", body.text.as_ref(), "format");
+    without_effect.add_strict_tools(body.tools.as_deref());
     without_effect
 }
 
