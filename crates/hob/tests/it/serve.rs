@@ -67,6 +67,11 @@ fn port_in_use_exits_1_and_names_the_port() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains(&address) && error.contains("--listen"), "{error}");
+    for wrong in ["nonsense", "127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:99999", "::1", "a b:80"]
+    {
+        let output = home.run(&["serve", "--listen", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {output:?}");
+    }
     assert!(home.serve().stop().success(), "nothing was left that is in the way");
 }
 

@@ -1,5 +1,6 @@
 //! The command itself: locks the home, binds the listeners and runs the server.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -24,7 +25,7 @@ SIGTERM and SIGINT stop the server. Running turns have shutdown_grace_secs secon
 agent. Supports systemd socket activation (LISTEN_FDS).")]
 pub struct Args {
     /// Address for HTTP; port 0 picks a free port [default: 127.0.0.1:7717]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<String>,
     /// Serve only the local socket, without HTTP
     #[arg(long)]
@@ -36,6 +37,21 @@ impl Args {
     pub fn overrides(&self) -> Vec<(&'static str, String)> {
         let listen = self.listen.clone().map(|listen| ("listen", listen));
         listen.into_iter().chain(self.no_http.then(|| ("http", "false".to_owned()))).collect()
+    }
+}
+
+/// Checks that an address has a host and a port.
+fn address(text: &str) -> Result<String, &'static str> {
+    let is_address = |(host, port): (&str, &str)| {
+        let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(inside) => inside.parse::<Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && !host.contains([':', ' ', '[']),
+        };
+        is_host && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+    };
+    match text.rsplit_once(':').is_some_and(is_address) {
+        true => Ok(text.to_owned()),
+        false => Err("must have a host and a port, for example 127.0.0.1:7717"),
     }
 }
 
