@@ -246,6 +246,9 @@ fn with_text(output: ToolOutput, text: &str) -> ToolOutput {
             vec![json!({"type": "text", "text": content.as_str().unwrap_or_default()})]
         }
     };
-    blocks.push(json!({"type": "text", "text": format!("The user adds: {text}")}));
+    // Reminders say themselves that they are not the user's words.
+    let is_reminder = text.trim_start().starts_with("<system-reminder>");
+    let text = if is_reminder { text.to_owned() } else { format!("The user adds: {text}") };
+    blocks.push(json!({"type": "text", "text": text}));
     ToolOutput { content: Value::Array(blocks), ..output }
 }

@@ -1,4 +1,5 @@
-//! Fields of `/v1` requests that have no effect, and those that are refused, on the scripted agent.
+//! What `/v1` requests may contain beside a plain conversation, on the scripted agent: fields without effect, fields that
+//! are refused, and messages with the role `system`.
 
 use serde_json::json;
 
@@ -70,4 +71,30 @@ fn fields_without_effect_are_named_in_a_header() {
         assert_eq!(answer.status, 400, "{body}: {}", answer.text);
         assert!(answer.text.contains(name), "{}", answer.text);
     }
+}
+
+/// Claude Code as a client sends messages of this role between the others.
+#[test]
+fn system_messages_between_the_others_reach_the_agent() {
+    let api = api("");
+    let mut messages =
+        json!([{"role": "user", "content": "hi"}, {"role": "system", "content": "be brief"}]);
+    let first = api.post("/v1/messages", &json!({"messages": messages}));
+    assert_eq!(first.status, 200, "{}", first.text);
+    let text = first.json()["content"][0]["text"].as_str().unwrap().to_owned();
+    let expected = "echo: hi\n<system-reminder>\nbe brief\n</system-reminder>";
+    assert_eq!(text.replace("\n\n", "\n"), expected);
+    let more = [
+        json!({"role": "assistant", "content": text}),
+        json!({"role": "system", "content": [{"type": "text", "text": "be kind"}]}),
+        json!({"role": "user", "content": "again"}),
+    ];
+    messages.as_array_mut().unwrap().extend(more);
+    let second = api.post("/v1/messages", &json!({"messages": messages}));
+    assert_eq!(second.headers["x-hob-session"], "warm", "{}", second.text);
+    assert!(second.text.contains("be kind") && second.text.contains("again"), "{}", second.text);
+    let counted = api.post("/v1/messages/count_tokens", &json!({"messages": messages}));
+    assert_eq!(counted.status, 200, "{}", counted.text);
+    let wrong = json!({"messages": [{"role": "clown", "content": "hi"}]});
+    assert_eq!(api.post("/v1/messages", &wrong).status, 400);
 }

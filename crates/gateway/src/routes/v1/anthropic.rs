@@ -132,7 +132,7 @@ async fn answer(
     let model = models::asked(body.model.as_deref())?;
     let form = structured::anthropic(body.output_config.as_ref(), body.output_format.as_ref())?;
     let system = system_text(body.system.as_ref())?;
-    let messages = merged(body.messages);
+    let messages = merged(body.messages.into_iter().map(as_user).collect());
     let prompt = prompt(&gateway, &app.name, &messages).await?;
     let asked = conversation(messages, prompt, system, model, tools, form);
     let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
@@ -162,6 +162,28 @@ async fn answer(
     response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
     without_effect.note(&mut response);
     Ok(response)
+}
+
+/// Returns a message whose role is `system`, as Claude Code sends them between the others, as one of the user. The
+/// tags around its texts are those by which Claude Code itself marks what the user did not write.
+pub(super) fn as_user(mut message: Value) -> Value {
+    if message["role"] != "system" {
+        return message;
+    }
+    let marked = |text: &str| format!("<system-reminder>\n{text}\n</system-reminder>");
+    message["role"] = "user".into();
+    match &mut message["content"] {
+        Value::String(text) => *text = marked(text),
+        Value::Array(blocks) => {
+            for block in blocks {
+                if let Some(text) = block["text"].as_str() {
+                    block["text"] = marked(text).into();
+                }
+            }
+        }
+        _ => {}
+    }
+    message
 }
 
 /// Reads a text or a list of text blocks.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::anthropic::{REQUEST_ID_HEADER, request_id, system_text};
+use super::anthropic::{REQUEST_ID_HEADER, as_user, request_id, system_text};
 use super::dialect::{Dialect, Problem};
 use super::tools;
 use crate::error::ApiError;
@@ -70,14 +70,15 @@ async fn count(
     if body.messages.is_empty() {
         return Err(ApiError::bad_request("messages: must not be empty").into());
     }
-    for (index, message) in body.messages.iter().enumerate() {
+    let messages: Vec<Value> = body.messages.into_iter().map(as_user).collect();
+    for (index, message) in messages.iter().enumerate() {
         let wrong = |error| ApiError::bad_request(format!("messages[{index}].{error}"));
         Message::parse(message).map_err(wrong)?;
     }
     system_text(body.system.as_ref())?;
     tools::anthropic(body.tools.as_deref(), None)?;
     let messages: usize =
-        body.messages.iter().map(|message| MESSAGE_TOKENS + tokens(&message["content"])).sum();
+        messages.iter().map(|message| MESSAGE_TOKENS + tokens(&message["content"])).sum();
     let system = body.system.as_ref().map_or(0, tokens);
     let tools: usize = body.tools.iter().flatten().map(|tool| text_tokens(&tool.to_string())).sum();
     Ok(Json(json!({"input_tokens": messages + system + tools})).into_response())
