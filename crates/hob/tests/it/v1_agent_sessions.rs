@@ -263,6 +263,8 @@ fn agents_have_versions() {
     assert_eq!((&agent["version"], &agent["model"]["id"]), (&json!(1), &json!("demo")));
     let changed = anthropic.post(&path, &json!({"version": 1, "system": "S", "name": "b"}));
     assert_eq!((&changed["version"], &changed["system"]), (&json!(2), &json!("S")));
+    let same = anthropic.post(&path, &json!({"version": 2, "system": "S", "name": "b"}));
+    assert_eq!(same["version"], 2, "nothing has changed");
     let stale = anthropic.call("POST", &path, Some(&json!({"version": 1, "name": "c"})));
     assert_eq!(stale.status, 400, "{}", stale.text);
     assert_eq!(anthropic.get(&format!("{path}?version=1"))["name"], "a");

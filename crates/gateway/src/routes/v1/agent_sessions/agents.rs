@@ -24,7 +24,7 @@ pub(super) struct AgentDocument {
 }
 
 /// A version of an agent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct AgentVersion {
     pub version: u32,
     pub at: Timestamp,
@@ -39,7 +39,7 @@ pub(super) struct AgentVersion {
 }
 
 /// What an agent may use.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct AgentTools {
     /// The tools as the API shows them.
     pub listed: Vec<Value>,
@@ -49,7 +49,7 @@ pub(super) struct AgentTools {
     pub permissions: ToolPermissions,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct McpServer {
     pub name: String,
     pub url: String,
@@ -125,8 +125,12 @@ impl AgentDocument {
         found.ok_or_else(|| ApiError::NotFound(format!("the agent has no version {number}")))
     }
 
-    /// Adds a version, and drops the oldest one if there are too many.
+    /// Adds a changed copy of the newest version, and drops the oldest one if there are too many. A copy without changes
+    /// is no new version.
     pub fn add(&mut self, mut version: AgentVersion) {
+        if version == *self.newest() {
+            return;
+        }
         version.version = self.newest().version + 1;
         version.at = Timestamp::now();
         // Credentials of old versions are not kept.
