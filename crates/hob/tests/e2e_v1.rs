@@ -146,6 +146,7 @@ impl Setup {
             "real": self.agent == Agent::Real});
         let mut command = Command::new(interpreter(script));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.envs(std::env::var_os("HOB_SEED").map(|seed| ("HOB_SEED", seed)));
         command.arg(installed(script)).arg(told.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -306,6 +307,45 @@ fn refusals_raise_each_sdks_own_exceptions() {
     setup.stop();
 }
 
+/// Random turns through every face that streams: each event is one of the SDK's types. `HOB_SEED` repeats a run.
+#[test]
+fn random_turns_have_events_of_the_sdks_types() {
+    let sdk = "sdk_events.py";
+    let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
+    setup.run(sdk, if is_campaign() { "2000" } else { "25" });
+    setup.stop();
+}
+
+/// The real `claude`, with its base URL at Hob, as a client of the scripted agent: it runs the tools that the agent calls.
+#[test]
+fn the_real_claude_is_a_client() {
+    let setup = Setup::new(Agent::Scripted, &["outer"], "");
+    let home = setup.home.user_home().join("outer-home");
+    fs::create_dir(&home).unwrap();
+    let claude = |arguments: &[&str]| {
+        let mut command = Command::new(installed("node_modules/.bin/claude"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", &home).current_dir(&home);
+        command.env("ANTHROPIC_BASE_URL", setup.server().url());
+        command.env("ANTHROPIC_AUTH_TOKEN", &setup.apps[2].token);
+        command.envs([
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("CLAUDE_CODE_MAX_RETRIES", "0"),
+        ]);
+        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(claude(&["-p", "[[say Hello.]]"]), "Hello.");
+    let command = json!({"command": "echo out-$((40+2)) > made; cat made"});
+    let prompt = format!("[[tool mcp__app__Bash {command}]] [[say Got {{result}}.]]");
+    assert_eq!(claude(&["-p", "--allowedTools", "Bash", "--", &prompt]), "Got out-42.");
+    let made = fs::read_to_string(home.join("made")).unwrap();
+    assert_eq!(made, "out-42\n", "the client ran it, where the client is");
+    let again = claude(&["-p", "--continue", "[[say {history}]]"]);
+    assert!(again.contains("echo out-"), "the agent knows the conversation: {again}");
+}
+
 /// The snippets of `docs/v1.md` run as they are, except for the address.
 #[test]
 fn snippets_of_the_docs_run() {
@@ -345,19 +385,26 @@ fn snippets_of_the_docs_run() {
 
 /// Layers on top of the SDKs that `scripts/test` runs, and those that only `scripts/campaign` runs.
 const LAYERS: [&str; 2] = ["layer_ai.mjs", "layer_agents.py"];
-const CAMPAIGN_LAYERS: [&str; 3] = ["layer_langchain.py", "layer_pydantic_ai.py", "layer_llm.py"];
+/// Each with its environment.
+const CAMPAIGN_LAYERS: [(&str, &str); 6] = [
+    ("layer_langchain.py", ".venv-layers"),
+    ("layer_pydantic_ai.py", ".venv-layers"),
+    ("layer_llm.py", ".venv-layers"),
+    ("layer_litellm.py", ".venv-layers-openai2"),
+    ("layer_instructor.py", ".venv-layers-openai2"),
+    ("layer_llamaindex.py", ".venv-layers-openai2"),
+];
 
 /// Layers run unchanged. Each prints its line of the table in `docs/v1.md`, and the table has no other lines.
 #[test]
 fn layers_run_as_the_table_in_the_docs_says() {
     let mut setup = Setup::new(Agent::Scripted, &["layers"], "");
     let mut lines = Vec::new();
-    let campaign = CAMPAIGN_LAYERS.iter().filter(|_| is_campaign());
-    for script in LAYERS.iter().chain(campaign) {
-        let (place, program) = match LAYERS.contains(script) {
-            true => ("`scripts/test`", interpreter(script)),
-            false => ("`scripts/campaign`", installed(".venv-layers/bin/python")),
-        };
+    let usual = LAYERS.iter().map(|script| (*script, "`scripts/test`", interpreter(script)));
+    let campaign = CAMPAIGN_LAYERS.iter().filter(|_| is_campaign()).map(|(script, environment)| {
+        (*script, "`scripts/campaign`", installed(environment).join("bin/python"))
+    });
+    for (script, place, program) in usual.chain(campaign) {
         // The app that streams.
         let app = &setup.apps[2];
         let mut command = Command::new(program);
