@@ -211,7 +211,7 @@ impl SandboxConfig {
         hidden.extend(self.backups.clone());
         hidden.extend(stores.filter(|path| !is_open(path)));
         let mut visible: Vec<PathBuf> = user.iter().cloned().collect();
-        visible.extend(std::env::current_exe().ok());
+        visible.extend(hob_child::own_program().ok());
         visible.extend(agent.command.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
         Ok(Confinement {
             hidden,

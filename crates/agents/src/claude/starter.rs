@@ -176,7 +176,7 @@ impl ProcessStarter {
 
     /// Returns the entry of a tool server in the agent's MCP configuration.
     fn tool_server_config(&self, tools: &ToolServer) -> Result<Value, BackendError> {
-        let program = std::env::current_exe().map_err(internal)?;
+        let program = hob_child::own_program().map_err(internal)?;
         let socket = &self.options.runtime.sandbox.socket;
         Ok(tools.config(&program.to_string_lossy(), &socket.to_string_lossy()))
     }
