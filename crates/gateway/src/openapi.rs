@@ -1,6 +1,7 @@
-//! `GET /openapi.json`: the document, generated from the handlers.
+//! `GET /openapi.json`: the document, which a test compares with the handlers.
 
-use axum::response::Json;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
@@ -70,22 +71,38 @@ impl Modify for BearerToken {
     }
 }
 
-/// The OpenAPI document of every route.
+/// Makes the OpenAPI document of every route. The server sends a copy of it, `openapi.json`.
 pub fn document() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }
+
+/// The document as the server sends it. Making it while the server runs would add a megabyte to the program.
+const OPENAPI_JSON: &str = include_str!("openapi.json");
 
 /// Returns the OpenAPI document.
 #[utoipa::path(get, path = "/openapi.json", tag = "service", responses(
     (status = 200, description = "The OpenAPI document.", body = Object),
 ))]
-pub(crate) async fn openapi_json() -> Json<utoipa::openapi::OpenApi> {
-    Json(document())
+pub(crate) async fn openapi_json() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI_JSON)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn openapi_json_equals_the_document() {
+        let expect = serde_json::to_string_pretty(&document()).expect("a document") + "\n";
+        if OPENAPI_JSON != expect {
+            let path = std::env::temp_dir().join("hob-openapi.json");
+            std::fs::write(&path, &expect).expect("a file");
+            panic!(
+                "src/openapi.json differs from the routes; its new content is in {}",
+                path.display()
+            );
+        }
+    }
 
     /// The router and the document have the same routes.
     #[test]
