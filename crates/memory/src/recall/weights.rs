@@ -1,8 +1,8 @@
 //! The constants of the ranking.
 //!
 //! The weights of the features and of the scores are fitted on four groups of data: chats, histories of
-//! assistants, long mixed histories and coding sessions. Those in use come from a simulation of these
-//! features outside Hob; `bench/recall/fit.py` fits them by the same method through Hob.
+//! assistants, long mixed histories and coding sessions. Those of the features come from a simulation
+//! outside Hob, those of the scores from features that Hob gave; `bench/recall/fit.py` fits both.
 //! docs/recall.md has the figures. The other constants are the field's usual ones, or were chosen on
 //! the same data.
 
