@@ -75,21 +75,32 @@ class Checked:
         return event
 
 
-class Messages:
+class Talk:
+    """A conversation that the client keeps itself, with or without tools."""
+
+    def __init__(self):
+        self.history, self.with_tools = [], False
+
+    def ask(self):
+        """The messages of the next turn. A conversation that is long enough ends before it."""
+        if len(self.history) > 2 * CONVERSATION_TURNS:
+            self.history = []
+        if not self.history:
+            self.with_tools = CHANCE.random() < 0.5
+        return [{"role": "user", "content": prompt(self.with_tools)}]
+
+
+class Messages(Talk):
     """`/v1/messages`."""
 
     def __init__(self):
+        super().__init__()
         self.client = Anthropic(base_url=TOLD["url"], api_key=app("stream")["token"], max_retries=0)
         self.check = Checked("messages", RawMessageStreamEvent)
-        self.history = []
 
     def turn(self, helper):
-        if len(self.history) > 2 * CONVERSATION_TURNS:
-            self.history = []
-        with_tools = CHANCE.random() < 0.5 if not self.history else self.with_tools
-        self.with_tools = with_tools
-        tools = [{"name": "add", "description": "Adds.", "input_schema": SCHEMA}] if with_tools else []
-        asked = [{"role": "user", "content": prompt(with_tools)}]
+        asked = self.ask()
+        tools = [{"name": "add", "description": "Adds.", "input_schema": SCHEMA}] if self.with_tools else []
         while asked:
             told = {"model": "sonnet", "max_tokens": 1024, "messages": [*self.history, *asked], "tools": tools}
             try:
@@ -134,21 +145,17 @@ class Messages:
         return blocks
 
 
-class Completions:
+class Completions(Talk):
     """`/v1/chat/completions`."""
 
     def __init__(self):
+        super().__init__()
         self.client = OpenAI(base_url=TOLD["url"] + "/v1", api_key=app("stream")["token"], max_retries=0)
         self.check = Checked("completions", ChatCompletionChunk)
-        self.history = []
 
     def turn(self, helper):
-        if len(self.history) > 2 * CONVERSATION_TURNS:
-            self.history = []
-        with_tools = CHANCE.random() < 0.5 if not self.history else self.with_tools
-        self.with_tools = with_tools
-        more = {"tools": [{"type": "function", "function": {"name": "add", "parameters": SCHEMA}}]} if with_tools else {}
-        asked = [{"role": "user", "content": prompt(with_tools)}]
+        asked = self.ask()
+        more = {"tools": [{"type": "function", "function": {"name": "add", "parameters": SCHEMA}}]} if self.with_tools else {}
         while asked:
             told = {"model": "sonnet", "messages": [*self.history, *asked], "stream_options": {"include_usage": CHANCE.random() < 0.5}, **more}
             try:
