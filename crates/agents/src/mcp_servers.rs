@@ -92,6 +92,12 @@ pub fn parse(value: &Value) -> Result<Vec<McpServer>, String> {
     Ok(servers)
 }
 
+/// Returns the first field of an object in a request that is not a known one.
+pub fn unknown_field<'a>(object: &'a Value, known: &[&str]) -> Option<&'a str> {
+    let mut fields = object.as_object()?.keys().map(String::as_str);
+    fields.find(|field| !known.contains(field))
+}
+
 fn parse_server(name: &str, entry: &Value) -> Result<McpServer, String> {
     if entry == MEMORY {
         return Ok(McpServer { name: name.to_owned(), transport: McpTransport::Memory });
@@ -104,9 +110,8 @@ fn parse_server(name: &str, entry: &Value) -> Result<McpServer, String> {
     if name.is_empty() {
         return Err("name: must not be empty".to_owned());
     }
-    let is_unknown = |key: &&String| !FIELDS.contains(&key.as_str());
-    if let Some(key) = entry.as_object().and_then(|entry| entry.keys().find(is_unknown)) {
-        return Err(format!("{key}: unknown field"));
+    if let Some(field) = unknown_field(entry, &FIELDS) {
+        return Err(format!("{field}: unknown field"));
     }
     let text = |key: &str| match &entry[key] {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use hob_agents::client_tools::ClientTool;
+use hob_agents::mcp_servers::unknown_field;
 use hob_domain::session::Permissions;
 use hob_sessions::session::NewSession;
 use serde::Serialize;
@@ -85,9 +86,8 @@ pub(crate) async fn create(
 
 /// Reads a tool that the app runs itself.
 fn session_tool(tool: &Value, place: &str) -> Result<ClientTool, ApiError> {
-    let is_unknown = |key: &&String| !TOOL_FIELDS.contains(&key.as_str());
-    if let Some(key) = tool.as_object().and_then(|tool| tool.keys().find(is_unknown)) {
-        return Err(ApiError::bad_request(format!("{place}.{key}: unknown field")));
+    if let Some(field) = unknown_field(tool, &TOOL_FIELDS) {
+        return Err(ApiError::bad_request(format!("{place}.{field}: unknown field")));
     }
     client_tool(tool, "input_schema", place)
 }
