@@ -315,8 +315,9 @@ fn turn_reports_the_agents_stop_reason_and_usage(backend: Backend) {
 fn large_turn_is_complete(backend: Backend) {
     let api = backend.api("");
     let id = api.session();
-    let answer = api.turn(&id, "[[big 3000000]]").json();
-    assert_eq!(answer["text"].as_str().unwrap().len(), 3_000_000);
+    let answer = api.turn(&id, "[[big 3000000]]");
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.json()["text"].as_str().unwrap().len(), 3_000_000);
     let prompt = format!("{} end", "x ".repeat(1_000_000));
     assert!(api.ask(&id, &prompt).ends_with("x  end"));
 }

@@ -16,7 +16,7 @@ use hob_domain::{
     AppName, ClusterStore, CommandFilter, CommandOutcome, LeaseOutcome, LeasedSession, NodeEvent,
     NodeId, RemoteCommand, SessionCommand, StoreError, Timestamp,
 };
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::super::actor::AgentStart;
 use super::super::context::SessionContext;
@@ -94,14 +94,34 @@ impl ClusterNode {
 
     /// Sends heartbeats and receives notifications until every session of this node is handed over.
     async fn run_heartbeat(self: Arc<Self>) {
+        // Heartbeats have a thread of their own: work that keeps the threads of the runtime busy must not cost this node
+        // its leases.
+        let (node, (ended, has_ended)) = (self.clone(), oneshot::channel::<()>());
+        let beat = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(node.send_heartbeats());
+            // A lookup of a name that hangs must not hold the end.
+            runtime.shutdown_background();
+            let _ = ended.send(());
+            Ok::<(), std::io::Error>(())
+        };
+        let started = std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat);
+        // Without an end in order, there is no such thread.
+        if started.is_err() || has_ended.await.is_err() {
+            tracing::error!("the thread for heartbeats ended; they are sent from the runtime");
+            self.send_heartbeats().await;
+        }
+        if let Err(error) = self.store().note_node(self.id(), NodeEvent::Left).await {
+            tracing::warn!(%error, "failed to sign this node off");
+        }
+    }
+
+    async fn send_heartbeats(&self) {
         let on_event = |event| self.membership.handle_event(event);
         let interval = self.membership.options.lease / 4;
         tokio::select! {
             () = self.store().run_heartbeat(self.id(), interval, &on_event) => {}
             () = self.drained() => {}
-        }
-        if let Err(error) = self.store().note_node(self.id(), NodeEvent::Left).await {
-            tracing::warn!(%error, "failed to sign this node off");
         }
     }
 
