@@ -1,8 +1,9 @@
 //! The requests of an editor.
 
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hob_gateway::acp_protocol::{
     self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, PARSE_ERROR,
@@ -10,9 +11,10 @@ use hob_gateway::acp_protocol::{
 use hob_gateway::client::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::task::TaskTracker;
 
-use super::turn::Turn;
+use super::turn::{Turns, open_questions};
 use super::wire::{AcpError, Editor};
 use crate::owner_client;
 
@@ -20,8 +22,8 @@ use crate::owner_client;
 const MAX_WAITING_LINES: usize = 64;
 /// How many sessions a list has at most.
 const MAX_LISTED: usize = 500;
-/// How many turns of a session's past are shown at most.
-const MAX_PAST_TURNS: usize = 500;
+/// How many turns of a session's past are read at a time.
+const PAGE_TURNS: usize = 500;
 
 /// Hob as an ACP agent on standard input and output.
 #[derive(Clone)]
@@ -30,11 +32,30 @@ pub struct AcpServer {
     /// The agent of new sessions.
     agent: String,
     editor: Arc<Editor>,
+    /// The tasks that follow turns. They end with this program.
+    following: TaskTracker,
+    /// The task that follows a session's turn, and the turns that a prompt of this editor follows.
+    followed: Arc<Mutex<HashMap<String, Followed>>>,
+}
+
+/// Who follows the turns of a session.
+#[derive(Default)]
+struct Followed {
+    /// Ends the task that follows a turn which ran when the editor came.
+    task: Option<AbortHandle>,
+    /// Prompts of this editor that are running.
+    prompts: usize,
 }
 
 impl AcpServer {
     pub fn new(socket: PathBuf, agent: String) -> AcpServer {
-        AcpServer { socket, agent, editor: Arc::default() }
+        AcpServer {
+            socket,
+            agent,
+            editor: Arc::default(),
+            following: TaskTracker::new(),
+            followed: Arc::default(),
+        }
     }
 
     /// Answers requests until standard input ends. Running turns go on in the server.
@@ -72,7 +93,11 @@ impl AcpServer {
             "authenticate" => Ok(json!({})),
             "session/new" => self.new_session(params).await,
             "session/load" => self.load(params).await,
-            "session/resume" => self.session(params).await.map(|_| json!({})),
+            "session/resume" => {
+                let id = self.session(params).await?;
+                self.follow_running(&id, &self.all_turns(&id).await?, &self.events(&id).await?);
+                Ok(json!({}))
+            }
             "session/list" => self.list(params).await,
             "session/prompt" => self.prompt(params).await,
             // An idle session costs nothing, so closing it only ends its turn. The editor can load it again.
@@ -95,11 +120,8 @@ impl AcpServer {
     /// Shows the past of a session to the editor.
     async fn load(&self, params: &Value) -> Result<Value, AcpError> {
         let id = self.session(params).await?;
-        let path = format!("/admin/sessions/{id}/turns?limit={MAX_PAST_TURNS}");
-        let turns = self.ask(Method::GET, &path, None).await?;
-        let mut client = owner_client::connect(&self.socket).await?;
-        let events = owner_client::events_after(&mut client, &format!("/sessions/{id}"), 0).await?;
-        for turn in turns["turns"].as_array().into_iter().flatten() {
+        let (turns, events) = (self.all_turns(&id).await?, self.events(&id).await?);
+        for turn in &turns {
             let content = json!({"type": "text", "text": turn["prompt"]});
             let update = json!({"sessionUpdate": "user_message_chunk", "content": content});
             self.editor.notify("session/update", json!({"sessionId": id, "update": update}));
@@ -108,7 +130,63 @@ impl AcpServer {
                 self.show(&id, message);
             }
         }
+        self.follow_running(&id, &turns, &events);
         Ok(json!({}))
+    }
+
+    /// Returns the turns of a session, oldest first.
+    async fn all_turns(&self, id: &str) -> Result<Vec<Value>, AcpError> {
+        let mut turns: Vec<Value> = Vec::new();
+        loop {
+            let before = turns.first().map_or(u64::from(u32::MAX), |turn| {
+                turn["turn_index"].as_u64().unwrap_or_default()
+            });
+            let path = format!("/admin/sessions/{id}/turns?before={before}&limit={PAGE_TURNS}");
+            let page = self.ask(Method::GET, &path, None).await?;
+            let page = page["turns"].as_array().cloned().unwrap_or_default();
+            let is_last = page.len() < PAGE_TURNS;
+            turns.splice(..0, page);
+            if is_last {
+                return Ok(turns);
+            }
+        }
+    }
+
+    async fn events(&self, id: &str) -> Result<Vec<Value>, AcpError> {
+        let mut client = owner_client::connect(&self.socket).await?;
+        Ok(owner_client::events_after(&mut client, &format!("/sessions/{id}"), 0).await?)
+    }
+
+    /// Follows the turn that runs, for an editor that was not there when it began.
+    fn follow_running(&self, id: &str, turns: &[Value], events: &[Value]) {
+        let running = turns.iter().find(|turn| turn["ended_at"].is_null());
+        let Some(turn) = running.and_then(|turn| turn["turn_index"].as_u64()) else { return };
+        let last_event = events.last().and_then(|event| event["seq"].as_u64()).unwrap_or_default();
+        let open = open_questions(events.iter().filter(|event| event["turn_index"] == turn));
+        let (server, id) = (self.clone(), id.to_owned());
+        let mut followed = self.followed();
+        let followed = followed.entry(id.clone()).or_default();
+        // A prompt of this editor shows its turn itself.
+        if followed.prompts > 0 {
+            return;
+        }
+        if let Some(earlier) = followed.task.take() {
+            earlier.abort();
+        }
+        let task = self.following.spawn(async move {
+            let show = |message: &Value| server.show(&id, message);
+            // The editor has no request that waits for the end.
+            let _ = server.turns(&id).follow(turn, last_event, open, show).await;
+        });
+        followed.task = Some(task.abort_handle());
+    }
+
+    fn followed(&self) -> MutexGuard<'_, HashMap<String, Followed>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turns<'a>(&'a self, session: &'a str) -> Turns<'a> {
+        Turns { socket: &self.socket, editor: &self.editor, session }
     }
 
     async fn list(&self, params: &Value) -> Result<Value, AcpError> {
@@ -144,9 +222,10 @@ impl AcpServer {
         let id = self.session(params).await?;
         let prompt = acp_protocol::prompt_text(&params["prompt"])
             .map_err(|text| AcpError::new(INVALID_PARAMS, text))?;
-        let turn =
-            Turn { socket: &self.socket, editor: &self.editor, session: &id, prompt: &prompt };
-        let answer = turn.run(|message| self.show(&id, message)).await?;
+        self.followed().entry(id.clone()).or_default().prompts += 1;
+        let answer = self.turns(&id).run(&prompt, |message| self.show(&id, message)).await;
+        self.followed().entry(id.clone()).or_default().prompts -= 1;
+        let answer = answer?;
         if answer["ok"] != true {
             let text = answer["error"].as_str().unwrap_or("the turn failed");
             return Err(AcpError::new(INTERNAL_ERROR, text));

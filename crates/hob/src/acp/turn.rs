@@ -1,11 +1,11 @@
-//! A prompt of the editor, followed to its end.
+//! A turn of a session, followed to its end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use hob_gateway::acp_protocol;
+use hob_gateway::acp_protocol::{self, INTERNAL_ERROR};
 use hob_gateway::client::{Client, Method, StreamEvent};
 use serde_json::{Value, json};
 
@@ -15,22 +15,32 @@ use crate::owner_client;
 /// How long the server may be away while a turn is followed.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Events within this time are read together.
+const EVENT_DELAY: Duration = Duration::from_millis(20);
+const NOT_RECEIVED: &str = "the server did not receive this prompt; send it again (`hob sessions tail` shows the turns that it received)";
 
-/// A turn of a session.
-pub struct Turn<'a> {
+/// The turns of a session, for the editor.
+pub struct Turns<'a> {
     pub socket: &'a Path,
     pub editor: &'a Editor,
     pub session: &'a str,
-    pub prompt: &'a str,
 }
 
-impl Turn<'_> {
+/// What has happened in a turn since an event.
+struct News {
+    /// The turn's answer, if it has ended.
+    answer: Option<Value>,
+    /// The permission requests without an answer.
+    asked: Vec<Value>,
+}
+
+impl Turns<'_> {
     /// Sends the prompt and calls `show` with the agent's messages. Returns the turn's answer. If the server is restarted
     /// meanwhile, the turn is followed in the new one.
-    pub async fn run(&self, show: impl Fn(&Value)) -> Result<Value, AcpError> {
+    pub async fn run(&self, prompt: &str, show: impl Fn(&Value)) -> Result<Value, AcpError> {
         let mut client = owner_client::connect(self.socket).await?;
         let path = format!("/sessions/{}/turn", self.session);
-        let body = json!({"prompt": self.prompt});
+        let body = json!({"prompt": prompt});
         let reply = client.ask(Method::POST, &path, "text/event-stream", Some(&body)).await;
         let mut reply = reply.map_err(anyhow::Error::from)?;
         if reply.status >= 400 {
@@ -55,7 +65,8 @@ impl Turn<'_> {
             }
         }
         drop(asks);
-        self.follow_again(last_event, show).await
+        let turn = self.find(prompt).await?;
+        self.follow(turn, last_event, Vec::new(), show).await
     }
 
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
@@ -73,55 +84,108 @@ impl Turn<'_> {
         }
     }
 
-    /// Follows the turn after the connection was lost.
-    async fn follow_again(
-        &self,
-        mut last_event: u64,
-        show: impl Fn(&Value),
-    ) -> Result<Value, AcpError> {
-        let mut lost_at = Instant::now();
+    /// Returns the number of the last turn with a prompt. Waits for a server that is being restarted.
+    async fn find(&self, prompt: &str) -> Result<u64, AcpError> {
+        let lost_at = Instant::now();
         loop {
-            match self.poll(&mut last_event, &show).await {
-                Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => lost_at = Instant::now(),
+            let turns = async {
+                let mut client = owner_client::connect(self.socket).await?;
+                get(&mut client, &format!("/admin/sessions/{}/turns?limit=50", self.session)).await
+            };
+            match turns.await {
+                Ok(turns) => {
+                    let turns = turns["turns"].as_array().into_iter().flatten();
+                    let found = turns.rev().find(|turn| turn["prompt"] == prompt);
+                    let number = found.and_then(|turn| turn["turn_index"].as_u64());
+                    return number.ok_or_else(|| AcpError::new(INTERNAL_ERROR, NOT_RECEIVED));
+                }
                 Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
-                Err(_) => {}
+                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Shows what has happened since the last event. Returns the turn's answer if it has ended.
-    async fn poll(
+    /// Follows a turn after an event, and asks the editor what is `open` already. Returns the turn's answer.
+    pub async fn follow(
         &self,
-        last_event: &mut u64,
-        show: &impl Fn(&Value),
-    ) -> anyhow::Result<Option<Value>> {
-        let mut client = owner_client::connect(self.socket).await?;
-        let id = self.session;
-        let turns = get(&mut client, &format!("/admin/sessions/{id}/turns?limit=50")).await?;
-        let turns = turns["turns"].as_array().cloned().unwrap_or_default();
-        let turn = turns.iter().rev().find(|turn| turn["prompt"] == self.prompt);
-        let turn = turn.ok_or_else(|| {
-            anyhow::anyhow!(
-                "the server did not receive this prompt; send it again (`hob sessions tail` shows the turns that it received)"
-            )
-        })?;
-        let is_ended = !turn["ended_at"].is_null();
-        let session = format!("/sessions/{id}");
-        for event in owner_client::events_after(&mut client, &session, *last_event).await? {
-            *last_event = event["seq"].as_u64().unwrap_or(*last_event);
-            if event["event"] == "message" && event["turn_index"] == turn["turn_index"] {
-                show(&event["message"]);
+        turn: u64,
+        mut last_event: u64,
+        open: Vec<Value>,
+        show: impl Fn(&Value),
+    ) -> Result<Value, AcpError> {
+        let mut asks = FuturesUnordered::new();
+        asks.extend(open.into_iter().map(|asked| self.ask_permission(asked)));
+        let mut lost_at = Instant::now();
+        loop {
+            match self.poll(turn, &mut last_event, &show).await {
+                Ok(News { answer: Some(answer), .. }) => return Ok(answer),
+                Ok(News { asked, .. }) => {
+                    asks.extend(asked.into_iter().map(|asked| self.ask_permission(asked)));
+                    lost_at = Instant::now();
+                }
+                Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = self.next_event(last_event) => {}
+                Some(()) = asks.next(), if !asks.is_empty() => {}
             }
         }
-        if !is_ended {
-            return Ok(None);
-        }
-        let answer =
-            get(&mut client, &format!("/sessions/{id}/turns/{}", turn["turn_index"])).await?;
-        Ok(Some(answer))
     }
+
+    /// Waits until there is an event after this one.
+    async fn next_event(&self, last_event: u64) {
+        let wait = async {
+            let mut client = owner_client::connect(self.socket).await.ok()?;
+            let path = format!("/sessions/{}/events?after={last_event}", self.session);
+            let reply = client.ask(Method::GET, &path, "text/event-stream", None).await;
+            reply.ok()?.next_event().await.ok()?
+        };
+        if wait.await.is_none() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        // What comes soon after it is read together with it.
+        tokio::time::sleep(EVENT_DELAY).await;
+    }
+
+    /// Shows what has happened in a turn since the last event.
+    async fn poll(
+        &self,
+        turn: u64,
+        last_event: &mut u64,
+        show: &impl Fn(&Value),
+    ) -> anyhow::Result<News> {
+        let mut client = owner_client::connect(self.socket).await?;
+        let session = format!("/sessions/{}", self.session);
+        // The events are read before the turn, so that its end is not read without its answer, and after it, so that
+        // none is missing when it is over.
+        let mut events = owner_client::events_after(&mut client, &session, *last_event).await?;
+        let answer = get(&mut client, &format!("{session}/turns/{turn}")).await?;
+        let is_over = !matches!(answer["state"].as_str(), Some("queued" | "running"));
+        let last = |events: &[Value]| events.last().and_then(|event| event["seq"].as_u64());
+        if is_over {
+            let after = last(&events).unwrap_or(*last_event);
+            events.extend(owner_client::events_after(&mut client, &session, after).await?);
+        }
+        *last_event = last(&events).unwrap_or(*last_event);
+        let of_turn = events.iter().filter(|event| event["turn_index"] == turn);
+        for event in of_turn.clone().filter(|event| event["event"] == "message") {
+            show(&event["message"]);
+        }
+        Ok(News { answer: is_over.then_some(answer), asked: open_questions(of_turn) })
+    }
+}
+
+/// Returns the permission requests among events that have no answer.
+pub fn open_questions<'e>(events: impl Iterator<Item = &'e Value>) -> Vec<Value> {
+    let mut open: Vec<Value> = Vec::new();
+    for event in events.filter(|event| event["event"] == "permission") {
+        match event["status"] == "asked" {
+            true => open.push(event.clone()),
+            false => open.retain(|asked| asked["request_id"] != event["request_id"]),
+        }
+    }
+    open
 }
 
 async fn get(client: &mut Client, path: &str) -> anyhow::Result<Value> {

@@ -191,6 +191,33 @@ fn editor_answers_permission_requests_and_cancels() {
     assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
 }
 
+/// An editor that left while a turn ran, and comes back, sees the rest of it and is asked what is still open.
+#[test]
+fn editor_that_comes_back_follows_the_turn_and_is_asked_again() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let session = editor.new_session(&api.home);
+    editor.ask("session/prompt", prompt(&session, "[[say Begun.]] [[permission touch it]]"));
+    while editor.lines.recv_timeout(ANSWER).unwrap()["method"] != "session/request_permission" {}
+    drop(editor);
+    let mut editor = EditorClient::start(&api.home, "acp");
+    editor.permits = "allow_once";
+    let cwd = api.home.user_home().display().to_string();
+    let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+    let (_, mut updates) = editor.call("session/load", params);
+    // The next turn begins after the first.
+    let (answer, rest) = editor.prompt(&session, "[[say On.]]");
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    updates.extend(rest);
+    // The end of the first turn may arrive a moment later than the second turn.
+    while !texts(&updates, "agent_message_chunk").contains("it: yes") {
+        updates.push(editor.lines.recv_timeout(ANSWER).unwrap()["params"].clone());
+    }
+    let said = texts(&updates, "agent_message_chunk");
+    assert!(said.starts_with("Begun.") && said.contains("On."), "{said}");
+    assert_eq!(editor.asked.len(), 1);
+}
+
 /// A turn that is interrupted by the end of the server ends with the server's own words.
 #[test]
 fn editor_is_told_when_the_server_is_killed() {

@@ -135,13 +135,25 @@ fn editor_that_comes_back_loses_nothing() {
     // The turn went on, and the rest of it arrives here.
     std::fs::write(api.workspace(session.as_str().unwrap()).join("gate"), "").unwrap();
     assert_eq!(said(&[again.next()]), "three");
-    // A session outlives the server.
+    // A question that waits is asked again.
     let id = session.as_str().unwrap().to_owned();
+    wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
+    let prompt = json!([{"type": "text", "text": "[[permission touch it]]"}]);
+    again.start("session/prompt", json!({"sessionId": session, "prompt": prompt}));
+    while again.next()["method"] != "session/request_permission" {}
+    drop(again);
+    let mut again = Editor::connect(&api, "?agent=acp");
+    again.call("session/resume", json!({"sessionId": session}));
+    let (messages, _) = again.prompt(&session, "[[say four]]");
+    let heard = said(&messages);
+    assert!(heard.contains("it: yes") && heard.ends_with("four"), "{heard}");
+    // A session outlives the server.
     wait_until("the turn is over", || (api.describe(&id)["state"] == "idle").then_some(()));
     let api = api.restart_after(|server| server.kill());
     let mut third = Editor::connect(&api, "");
     let id = third.start("session/load", json!({"sessionId": session}));
-    assert_eq!(said(&third.finish(id).0), "onetwothree");
+    let past = said(&third.finish(id).0);
+    assert!(past.starts_with("onetwothree") && past.ends_with("four"), "{past}");
     let (messages, _) = third.prompt(&session, "[[say {history}]]");
     assert!(said(&messages).contains("three"), "{}", said(&messages));
 }

@@ -137,14 +137,37 @@ async fn follow_running(connection: &Connection, session: &Session) -> Result<()
     let Some(followed) = connection.follow(&session.id, turn.index) else { return Ok(()) };
     let (connection, id) = (connection.clone(), session.id.clone());
     let (turn, after) = (turn.index, session.last_event);
+    let open = open_questions(&connection, session, turn).await?;
     connection.gateway().runtime.tasks.clone().spawn(async move {
         let _followed = followed;
         tokio::select! {
-            followed = turn::follow(&connection, &id, turn, after) => drop(followed),
+            followed = turn::follow(&connection, &id, turn, after, open) => drop(followed),
             () = connection.ended().cancelled() => {}
         }
     });
     Ok(())
+}
+
+/// Returns the permission requests of a turn that have no answer yet.
+async fn open_questions(
+    connection: &Connection,
+    session: &Session,
+    turn: u32,
+) -> Result<Vec<Value>, AcpError> {
+    let range = EventRange::Before { before: session.last_event + 1, limit: PAGE_EVENTS };
+    let events = connection.gateway().sessions.events(connection.app(), &session.id, range).await?;
+    let mut open: Vec<Value> = Vec::new();
+    for stored in events.iter().filter(|stored| stored.event.turn == Some(turn)) {
+        if stored.event.kind != EventKind::Permission {
+            continue;
+        }
+        let body: Value = serde_json::from_str(&stored.event.body).unwrap_or_default();
+        match body["status"] == "asked" {
+            true => open.push(body),
+            false => open.retain(|asked| asked["request_id"] != body["request_id"]),
+        }
+    }
+    Ok(open)
 }
 
 async fn list(connection: &Connection, params: &Value) -> Result<Value, AcpError> {
@@ -171,7 +194,7 @@ async fn prompt(connection: &Connection, params: &Value) -> Result<Value, AcpErr
     let ask = TurnSubmission { prompt, files: Vec::new(), idempotency: None };
     let turn = connection.gateway().sessions.submit(connection.app(), &id, ask).await?;
     let _followed = connection.follow(&id, turn);
-    let ended = turn::follow(connection, &id, turn, 0).await?;
+    let ended = turn::follow(connection, &id, turn, 0, Vec::new()).await?;
     match ended.error {
         Some(error) => Err(AcpError::new(INTERNAL_ERROR, error)),
         None => {

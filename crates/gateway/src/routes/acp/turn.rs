@@ -9,18 +9,20 @@ use super::connection::Connection;
 use super::messages::AcpError;
 use crate::acp_protocol::{self, INTERNAL_ERROR};
 
-/// Shows a turn's messages after an event to the client and puts the agent's questions to it. Returns the turn once it
-/// is over.
+/// Shows a turn's messages after an event to the client and puts the agent's questions to it, first those that are `open`
+/// already. Returns the turn once it is over.
 pub(super) async fn follow(
     connection: &Connection,
     id: &SessionId,
     turn: u32,
     after: u64,
+    open: Vec<Value>,
 ) -> Result<SessionTurn, AcpError> {
     let (sessions, app) = (&connection.gateway().sessions, connection.app());
     let mut follow = sessions.follow_turn(app, id, turn, after).await?;
     // Somebody else may answer a question, so that the turn goes on while the client is still asked.
     let mut questions = FuturesUnordered::new();
+    questions.extend(open.into_iter().map(|asked| ask_permission(connection, id, asked)));
     loop {
         let next = tokio::select! {
             next = follow.next() => next,
