@@ -16,6 +16,22 @@ pub const NAME_PREFIX: &str = "mcp__app__";
 /// The variable that tells `hob mcp` to serve these tools instead of the memory's.
 pub const KEY_VARIABLE: &str = "HOB_CLIENT_TOOLS";
 
+/// What other agents put before the names of the server's tools.
+const OTHER_PREFIXES: [&str; 5] = ["app__", "app_", "app.", "app/", "app:"];
+/// What other agents put behind them.
+const OTHER_SUFFIX: &str = " (app MCP Server)";
+
+/// Returns whether a title by which an agent announces a call, or asks for its permission, names this tool.
+pub fn names_tool(title: &str, tool: &str) -> bool {
+    let title = title.strip_prefix("Tool: ").unwrap_or(title);
+    let is_part = |next: char| next.is_alphanumeric() || "_-.".contains(next);
+    let is_whole =
+        |rest: &str| rest.strip_prefix(tool).is_some_and(|rest| !rest.starts_with(is_part));
+    let mut prefixes = OTHER_PREFIXES.iter().chain([&NAME_PREFIX]);
+    prefixes.any(|prefix| title.strip_prefix(prefix).is_some_and(is_whole))
+        || title.strip_prefix(tool).is_some_and(|rest| rest.starts_with(OTHER_SUFFIX))
+}
+
 /// The most calls of one process that may wait for their results.
 const MAX_WAITING_CALLS: usize = 64;
 
@@ -46,7 +62,7 @@ pub struct ToolOutput {
 /// A call of the agent that waits for its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// The id of the agent's `tool_use` block.
+    /// The id of Claude Code's `tool_use` block; for other agents, an id of the call.
     pub id: String,
     /// The name without the prefix.
     pub name: String,
@@ -184,6 +200,19 @@ impl ToolExchange {
         result.await.ok()
     }
 
+    /// Returns whether a permission request is for one of the client's tools. Some agents put a command into the title, so
+    /// the whole title must be a name.
+    pub fn is_asked_for(&self, title: &str) -> bool {
+        let is_name = |tool: &ClientTool| {
+            let name = &tool.name;
+            [NAME_PREFIX, "app__", "app_"]
+                .iter()
+                .any(|prefix| title.strip_prefix(prefix) == Some(name))
+                || title == format!("{name}{OTHER_SUFFIX}")
+        };
+        self.tools.iter().any(is_name)
+    }
+
     /// Returns whether the client has a tool of this name.
     pub fn has(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool.name == name)
@@ -254,6 +283,18 @@ mod tests {
         ToolCall { id: id.to_owned(), name: "add".to_owned(), input: json!({}) }
     }
 
+    #[test]
+    fn command_in_a_title_is_no_tool() {
+        let server = ToolServers::default().open("a", tools());
+        let exchange = server.exchange();
+        for title in ["mcp__app__add", "app_add", "add (app MCP Server)"] {
+            assert!(exchange.is_asked_for(title), "{title}");
+        }
+        for title in ["app_add; rm -rf x", "app/add", "app.add", "app_add.sh", "add", "app_add "] {
+            assert!(!exchange.is_asked_for(title), "{title}");
+        }
+    }
+
     fn tools() -> Vec<ClientTool> {
         let (name, description) = ("add".to_owned(), String::new());
         vec![ClientTool { name, description, input_schema: Map::new() }]
@@ -268,6 +309,25 @@ mod tests {
         let mut changed = exchange.changed();
         while exchange.waiting().is_empty() {
             changed.changed().await.unwrap();
+        }
+    }
+
+    #[test]
+    fn titles_of_all_agents_name_the_tool() {
+        for title in
+            ["mcp__app__add", "app_add", "Tool: app/add", "app.add: 1", "add (app MCP Server)"]
+        {
+            assert!(names_tool(title, "add"), "{title}");
+        }
+        for title in [
+            "add",
+            "app_adder",
+            "app_add-all",
+            "mcp__other__add",
+            "Bash: app_add",
+            "add (other MCP Server)",
+        ] {
+            assert!(!names_tool(title, "add"), "{title}");
         }
     }
 

@@ -12,6 +12,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
+use uuid::Uuid;
 
 /// The field of a call's metadata in which Claude Code names its `tool_use` block.
 const TOOL_USE_ID: &str = "claudecode/toolUseId";
@@ -36,7 +37,7 @@ pub struct ToolReply {
 pub trait ClientToolBackend: Send + Sync + 'static {
     fn list(&self) -> Vec<ToolDefinition>;
 
-    /// Runs a tool for the `tool_use` block with this id. Returns `None` if there will be no result.
+    /// Runs a tool. For Claude Code, the id is that of its `tool_use` block. Returns `None` if there will be no result.
     async fn call(&self, id: String, name: String, input: Value) -> Option<ToolReply>;
 }
 
@@ -67,10 +68,8 @@ impl ServerHandler for ClientToolServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let id = context.meta.get(TOOL_USE_ID).and_then(Value::as_str).map(str::to_owned);
-        let Some(id) = id else {
-            let message = format!("the call has no tool use ID in _meta[{TOOL_USE_ID:?}]");
-            return Err(ErrorData::invalid_params(message, None));
-        };
+        // Other agents do not say to which of their calls this one belongs.
+        let id = id.unwrap_or_else(|| format!("call_{}", Uuid::new_v4().simple()));
         let input =
             request.arguments.map_or_else(|| Value::Object(JsonObject::new()), Value::Object);
         let reply = self.backend.call(id, request.name.into_owned(), input).await;

@@ -192,7 +192,7 @@ const CALL: &str = "[[tool mcp__app__add {\"a\": 1}]] [[say Got {result}]]";
 
 fn result_of_a_callers_tool_reaches_the_agent(backend: Backend) {
     let api = backend.api(&TestHome::scripted_agent("stream", "claude-stream", &[]));
-    for agent in ["claude", "stream"] {
+    for agent in ["claude", "stream", "acp"] {
         let mut tool = add_tool();
         tool["type"] = json!("custom");
         let anthropic = Anthropic(&api);
@@ -201,6 +201,8 @@ fn result_of_a_callers_tool_reaches_the_agent(backend: Backend) {
         let events = anthropic.idle(&id, "requires_action");
         let called = events.iter().rfind(|event| event["type"] == "agent.custom_tool_use").unwrap();
         assert_eq!((&called["name"], &called["input"]), (&json!("add"), &json!({"a": 1})));
+        let is_own = |event: &&Value| event["type"] == "agent.tool_use";
+        assert_eq!(events.iter().find(is_own), None, "the call is shown once");
         let result = json!({"type": "user.custom_tool_result", "content": [{"type": "text",
             "text": "42"}], "custom_tool_use_id": called["id"]});
         anthropic.send(&id, result);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hob_agents::client_tools::{NAME_PREFIX, ToolCall, ToolExchange};
+use hob_agents::client_tools::{ToolCall, ToolExchange};
 use hob_agents::driver::PermissionRequest;
 use hob_domain::session::{EventKind, NewEvent, Permissions};
 use serde_json::json;
@@ -34,8 +34,7 @@ pub(super) fn policy_for(
     policy: Permissions,
     tools: Option<&ToolExchange>,
 ) -> Permissions {
-    let name = ask.title.strip_prefix(NAME_PREFIX);
-    match name.is_some_and(|name| tools.is_some_and(|tools| tools.has(name))) {
+    match tools.is_some_and(|tools| tools.is_asked_for(&ask.title)) {
         true => Permissions::Allow,
         false => policy,
     }

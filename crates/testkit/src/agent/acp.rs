@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::effects::{self, Interrupt, Lines};
+use super::mcp;
 use crate::agent::flag;
 use crate::script::{self, Step};
 
@@ -110,11 +111,13 @@ impl Agent {
                 let session = self.open(&Uuid::new_v4().to_string(), 0);
                 let record = json!({"cwd": params["cwd"], "mcpServers": params["mcpServers"]});
                 session.append(&record);
+                mcp::start_for_session(&params["mcpServers"]);
                 reply(Ok(json!({"sessionId": session.id})));
             }
             "session/load" | "session/resume" => match history(session) {
                 None => reply(Err((-32002, "Resource not found"))),
                 Some(turns) => {
+                    mcp::start_for_session(&params["mcpServers"]);
                     self.open(session, turns.len());
                     let early = match (method, self.replay) {
                         ("session/resume", _) | (_, Some(Replay::Late)) => 0,
@@ -178,7 +181,7 @@ impl Agent {
         let mut number = session.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let steps = script::turn(prompt, *number);
         *number += 1;
-        let mut reply = String::new();
+        let (mut reply, mut last_result) = (String::new(), String::new());
         let mut failure = None;
         let mut cancelled = false;
         for (index, step) in steps.iter().enumerate() {
@@ -188,7 +191,7 @@ impl Agent {
             }
             match step {
                 Step::Say(text) => {
-                    let text = with_history(text, &session.id);
+                    let text = with_history(&text.replace("{result}", &last_result), &session.id);
                     reply.push_str(&text);
                     self.chunk(&session.id, "agent_message_chunk", &json!(text));
                 }
@@ -227,6 +230,7 @@ impl Agent {
                     let outcome = effects::tool("", name, input, &session.interrupt);
                     let status = if outcome.is_some() { "completed" } else { "failed" };
                     let text = outcome.as_ref().map_or("", |(text, _)| text);
+                    last_result = text.to_owned();
                     self.update(&session.id, json!({"sessionUpdate": "tool_call_update",
                         "toolCallId": call, "status": status,
                         "content": [{"type": "content", "content": {"type": "text", "text": text}}]}));

@@ -1,5 +1,5 @@
 //! The MCP servers of the scripted agent. Like Claude Code, it starts them when it starts itself, and calls their tools one
-//! after another.
+//! after another. As an ACP agent it starts only `app`, the server of a client's tools, with its session.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,6 +17,8 @@ struct Server {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     requests: u64,
+    /// Whether calls name the agent's own call, as Claude Code's do.
+    names_calls: bool,
 }
 
 /// Starts the servers of the `--mcp-config` argument.
@@ -32,15 +34,31 @@ pub fn start(arguments: &[String]) {
     }
 }
 
+/// Starts the server of a client's tools, if it is among those of a session of the Agent Client Protocol.
+pub fn start_for_session(servers: &Value) {
+    let app = servers.as_array().into_iter().flatten().find(|server| server["name"] == "app");
+    let Some(mut entry) = app.cloned() else { return };
+    let pairs = entry["env"].as_array().into_iter().flatten();
+    let pair = |pair: &Value| Some((pair["name"].as_str()?.to_owned(), pair["value"].clone()));
+    entry["env"] = Value::Object(pairs.filter_map(pair).collect());
+    if let Some(mut server) = Server::start(&entry) {
+        server.names_calls = false;
+        let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.insert("app".to_owned(), server);
+    }
+}
+
 /// Calls a tool of a server: its name is `mcp__SERVER__TOOL`. Returns `None` if there is no such server, else the text of
 /// the result and whether it is an error.
 pub fn call(id: &str, name: &str, input: &Value) -> Option<(String, bool)> {
     let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
     let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let result = servers.get_mut(server)?.request(
-        "tools/call",
-        json!({"name": tool, "arguments": input, "_meta": {"claudecode/toolUseId": id}}),
-    )?;
+    let server = servers.get_mut(server)?;
+    let mut params = json!({"name": tool, "arguments": input});
+    if server.names_calls {
+        params["_meta"] = json!({"claudecode/toolUseId": id});
+    }
+    let result = server.request("tools/call", params)?;
     let texts = result["content"].as_array().into_iter().flatten();
     let texts: Vec<&str> = texts.filter_map(|block| block["text"].as_str()).collect();
     Some((texts.join("\n"), result["isError"] == true))
@@ -60,7 +78,7 @@ impl Server {
         let mut child = command.spawn().ok()?;
         let input = child.stdin.take()?;
         let output = BufReader::new(child.stdout.take()?);
-        let mut server = Server { _child: child, input, output, requests: 0 };
+        let mut server = Server { _child: child, input, output, requests: 0, names_calls: true };
         server.request(
             "initialize",
             json!({"protocolVersion": "2025-11-25", "capabilities": {},

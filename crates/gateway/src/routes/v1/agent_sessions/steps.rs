@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
+use hob_agents::client_tools::names_tool;
 use hob_domain::Timestamp;
 use hob_domain::session::{EventKind, SessionEvent, TurnState};
 use serde_json::{Value, json};
 
-/// The longest output of a tool that is shown, in bytes.
-const MAX_OUTPUT_BYTES: usize = 100_000;
+use super::tool_call::{ToolCall, output, tool_call};
 
 /// A step of a session. Its identity is the number of the event that it begins with.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,19 +77,6 @@ pub(super) enum Speech {
     Thinking,
 }
 
-/// A call of one of the agent's own tools.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ToolCall {
-    /// The number of the event that announced the call.
-    pub first: u64,
-    /// The agent's own id.
-    id: String,
-    pub name: String,
-    /// The kind in the words of the Agent Client Protocol, such as `execute`.
-    pub kind: String,
-    pub input: Value,
-}
-
 /// A text that is being said.
 struct OpenText {
     first: u64,
@@ -120,8 +107,10 @@ pub(super) struct StepFold {
     requests: Vec<OpenRequest>,
     /// Calls of the caller's tools without a result, with the numbers of their events.
     client_calls: Vec<(String, u64)>,
-    /// All calls of the caller's tools in this turn.
+    /// All calls of the caller's tools in this turn, by the agent's ids.
     client_ids: HashSet<String>,
+    /// Names of the caller's tools that were called and not announced by the agent yet.
+    unannounced: Vec<String>,
 }
 
 impl StepFold {
@@ -185,6 +174,11 @@ impl StepFold {
                 self.end_text(kinds);
                 let call = tool_call(seq, update);
                 // The caller's own tools have events of their own.
+                let named = |name: &String| names_tool(&call.title, name);
+                if let Some(place) = self.unannounced.iter().position(named) {
+                    self.unannounced.remove(place);
+                    self.client_ids.insert(call.id.clone());
+                }
                 if !self.client_ids.contains(&call.id) {
                     self.announced.push(call);
                     self.end_call(update, kinds);
@@ -262,11 +256,19 @@ impl StepFold {
             return;
         }
         self.end_text(kinds);
-        self.announced.retain(|announced| announced.id != call);
+        let name = body["name"].as_str().unwrap_or_default().to_owned();
+        // Only Claude Code says which of its calls this one is.
+        let is_same = |announced: &ToolCall| announced.id == call;
+        let is_named = |announced: &ToolCall| names_tool(&announced.title, &name);
+        let announced = self.announced.iter();
+        let place = announced.clone().position(is_same).or(announced.clone().position(is_named));
+        match place {
+            Some(place) => drop(self.client_ids.insert(self.announced.remove(place).id)),
+            None => self.unannounced.push(name.clone()),
+        }
         self.tell_announced(kinds);
         self.client_calls.push((call.clone(), seq));
         self.client_ids.insert(call.clone());
-        let name = body["name"].as_str().unwrap_or_default().to_owned();
         let input = body["input"].clone();
         kinds.push(StepKind::ClientToolUsed { first: seq, call, name, input });
     }
@@ -315,51 +317,6 @@ impl StepFold {
         self.requests.push(OpenRequest { id: request.to_owned(), call: call.first, allowing });
         self.tell(call, Some(request.to_owned()), kinds);
     }
-}
-
-fn tool_call(seq: u64, update: &Value) -> ToolCall {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let title = text(&update["title"]);
-    let named = [&update["_meta"]["claudeCode"]["toolName"], &update["name"]];
-    let name = named.iter().find_map(|name| name.as_str().map(str::to_owned));
-    let input = match &update["rawInput"] {
-        input @ Value::Object(_) => input.clone(),
-        _ if title.is_empty() => json!({}),
-        _ => json!({"title": title}),
-    };
-    let short = title.split(':').next().unwrap_or_default().trim();
-    let name = name.unwrap_or_else(|| if short.is_empty() { "tool" } else { short }.to_owned());
-    ToolCall {
-        first: seq,
-        id: text(&update["toolCallId"]),
-        name,
-        kind: text(&update["kind"]),
-        input,
-    }
-}
-
-/// Returns what a tool returned, as text.
-fn output(update: &Value) -> String {
-    let parts = update["content"].as_array().into_iter().flatten();
-    let texts = parts.filter_map(|part| match part["type"].as_str() {
-        Some("content") => part["content"]["text"].as_str().map(str::to_owned),
-        Some("diff") => part["path"].as_str().map(|path| format!("edited {path}")),
-        _ => None,
-    });
-    let mut text = texts.collect::<Vec<_>>().join("\n");
-    if text.is_empty() {
-        text = match &update["rawOutput"] {
-            Value::Null => String::new(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-    }
-    if text.len() > MAX_OUTPUT_BYTES {
-        let is_boundary = |end: &usize| text.is_char_boundary(*end);
-        let end = (0..=MAX_OUTPUT_BYTES).rev().find(is_boundary).unwrap_or_default();
-        text.truncate(end);
-    }
-    text
 }
 
 fn turn_state(word: &Value) -> TurnState {

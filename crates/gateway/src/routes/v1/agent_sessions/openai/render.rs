@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::objects::{self, WaitingCall, turn_id};
 use crate::routes::v1::agent_sessions::sessions::{self, Activity};
-use crate::routes::v1::agent_sessions::steps::{Speech, Step, StepKind, ToolCall};
+use crate::routes::v1::agent_sessions::steps::{Speech, Step, StepKind};
+use crate::routes::v1::agent_sessions::tool_call::ToolCall;
 use crate::state::Gateway;
 
 /// Renders the steps of a session, in order.
