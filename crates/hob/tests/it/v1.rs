@@ -324,6 +324,14 @@ fn v1_models_are_listed_in_both_dialects() {
     );
     assert_eq!(api.get("/v1/models/sonnet").json()["object"], "model");
     assert_eq!(api.get("/v1/models/nobody").status, 404);
+    // Other agents are for sessions.
+    let names =
+        openai["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap());
+    assert!(names.clone().any(|name| name == "acp") && names.count() >= 6, "{openai}");
+    let messages = json!([{"role": "user", "content": "x"}]);
+    let body = json!({"model": "acp", "max_tokens": 9, "messages": messages});
+    let refused = api.post("/v1/messages", &body);
+    assert!(refused.status == 400 && refused.text.contains("sessions"), "{}", refused.text);
     assert_eq!(api.server.get("/v1/models", None).status, 401);
 }
 

@@ -45,6 +45,42 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
+/// What the agent thinks before its first text is a reasoning item, whole and streamed. A client may send it back.
+#[test]
+fn thinking_is_a_reasoning_item() {
+    for name in DRIVERS {
+        let api = api(&driver(name));
+        let mut items = Vec::new();
+        let prompt = user("[[think hm]] [[say Yes.]]");
+        let (first, _) = respond(&api, &mut items, prompt.clone(), &json!({}));
+        let summary = json!([{"type": "summary_text", "text": "hm"}]);
+        assert_eq!(
+            (&first["output"][0]["type"], &first["output"][0]["summary"]),
+            (&json!("reasoning"), &summary)
+        );
+        assert_eq!((text(&first).as_str(), first["output"].as_array().unwrap().len()), ("Yes.", 2));
+        let (second, origin) = respond(&api, &mut items, user("two"), &json!({}));
+        assert_eq!((text(&second).as_str(), origin.as_str()), ("echo: two", "warm"));
+        let body = json!({"model": "claude", "input": [prompt], "stream": true});
+        let answer = api.post("/v1/responses", &body);
+        let kinds: Vec<&str> =
+            answer.text.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
+        let expect = [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "reasoning_summary_part.done",
+            "output_item.done",
+            "output_item.added",
+            "content_part.added",
+        ];
+        assert_eq!(kinds[..expect.len()], expect, "{name}");
+    }
+}
+
 #[test]
 fn conversation_of_responses_stays_in_one_process() {
     for name in DRIVERS {

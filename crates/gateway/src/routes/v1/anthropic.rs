@@ -9,6 +9,8 @@ use axum::http::HeaderValue;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_agents::claude::TurnResult;
+use hob_domain::App;
+use hob_sessions::Conversation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -18,7 +20,7 @@ use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::ignored::{self, IgnoredFields, UnknownFields};
 use super::models::{self, conversation};
-use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Whole, Wording, in_words};
 use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
@@ -117,6 +119,29 @@ async fn answer(
     let Caller(app) = caller?;
     // Authenticate before reading the body.
     let JsonBody(body) = JsonBody::<MessagesBody>::from_request(request, &gateway).await?;
+    let is_streamed = body.stream.unwrap_or_default();
+    let (asked, named, without_effect) = read(&gateway, &app, body).await?;
+    let reply = Reply::to(&gateway, &app, asked).await?;
+    let origin = reply.origin().as_str();
+    let mut response = match is_streamed {
+        true => {
+            let reply = reply.begun().await?;
+            let model = reply.model.clone().unwrap_or(named);
+            stream(reply, message_id(), model).into_response()
+        }
+        false => Json(message(reply.whole().await?, named)).into_response(),
+    };
+    response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
+    without_effect.note(&mut response);
+    Ok(response)
+}
+
+/// Reads a request: what the agent is asked, the model's name, and the fields without effect.
+pub(super) async fn read(
+    gateway: &Arc<Gateway>,
+    app: &App,
+    body: MessagesBody,
+) -> Result<(Conversation, String, IgnoredFields), Problem> {
     if body.max_tokens == Some(0) {
         return Err(ApiError::bad_request("max_tokens: must be at least 1").into());
     }
@@ -129,39 +154,29 @@ async fn answer(
     without_effect.add_within("output_config", body.output_config.as_ref(), "format");
     without_effect.add_strict_tools(body.tools.as_deref());
     let tools = tools::anthropic(body.tools.as_deref(), body.tool_choice.as_ref())?;
-    let model = models::asked(body.model.as_deref())?;
+    let model = models::asked(gateway, body.model.as_deref())?;
     let form = structured::anthropic(body.output_config.as_ref(), body.output_format.as_ref())?;
     let system = system_text(body.system.as_ref())?;
     let messages = merged(body.messages.into_iter().map(as_user).collect());
-    let prompt = prompt(&gateway, &app.name, &messages).await?;
+    let prompt = prompt(gateway, &app.name, &messages).await?;
     let asked = conversation(messages, prompt, system, model, tools, form);
     let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
-    let reply = Reply::to(&gateway, &app, asked).await?;
-    let origin = reply.origin().as_str();
-    let id = format!("msg_{}", Uuid::new_v4().simple());
-    let mut response = match body.stream.unwrap_or_default() {
-        true => {
-            let reply = reply.begun().await?;
-            let model = reply.model.clone().unwrap_or(named);
-            stream(reply, id, model).into_response()
-        }
-        false => {
-            let whole = reply.whole().await?;
-            let texts = whole.texts.iter().map(|text| json!({"type": "text", "text": text}));
-            let calls = whole.calls.into_iter().map(tool_use);
-            let content: Vec<Value> = texts.chain(calls).collect();
-            Json(json!({
-                "id": id, "type": "message", "role": "assistant",
-                "model": whole.model.unwrap_or(named), "content": content,
-                "stop_reason": stop_reason(&whole.result), "stop_sequence": null,
-                "usage": usage(&whole.result),
-            }))
-            .into_response()
-        }
-    };
-    response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
-    without_effect.note(&mut response);
-    Ok(response)
+    Ok((asked, named, without_effect))
+}
+
+/// Renders a complete reply.
+pub(super) fn message(whole: Whole, named: String) -> Value {
+    let texts = whole.texts.iter().map(|text| json!({"type": "text", "text": text}));
+    let calls = whole.calls.into_iter().map(tool_use);
+    let content: Vec<Value> = texts.chain(calls).collect();
+    json!({"id": message_id(), "type": "message", "role": "assistant",
+        "model": whole.model.unwrap_or(named), "content": content,
+        "stop_reason": stop_reason(&whole.result), "stop_sequence": null,
+        "usage": usage(&whole.result)})
+}
+
+fn message_id() -> String {
+    format!("msg_{}", Uuid::new_v4().simple())
 }
 
 /// Returns a message whose role is `system`, as Claude Code sends them between the others, as one of the user. The
@@ -260,6 +275,7 @@ impl Wording for Words {
                 self.index += 1;
                 events.push_back(event(&json!({"type": "content_block_stop", "index": index})));
             }
+            Part::Thought(_) => {}
             Part::Call(call) => {
                 self.index += 1;
                 let arguments = call.input.to_string();

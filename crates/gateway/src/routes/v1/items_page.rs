@@ -1,4 +1,4 @@
-//! Pages of items in OpenAI's shape.
+//! Pages of items in the shapes of both APIs.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,6 +36,41 @@ impl ItemsQuery {
         }
         let (items, has_more) = cut(items, self.after.as_deref(), limit, "after")?;
         Ok(list(items, has_more))
+    }
+}
+
+/// Which items of a list in Anthropic's shape a page has.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
+    /// At most this many items, from 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The items after this one.
+    after_id: Option<String>,
+    /// The items before this one.
+    before_id: Option<String>,
+}
+
+impl PageQuery {
+    /// Returns a page of a list in Anthropic's shape.
+    pub fn page(&self, mut items: Vec<Value>) -> Result<Value, ApiError> {
+        let limit = self.limit.unwrap_or(PAGE_ITEMS);
+        if !(1..=1000).contains(&limit) {
+            return Err(ApiError::bad_request("limit: must be from 1 to 1000"));
+        }
+        let (data, has_more) = match &self.before_id {
+            None => cut(items, self.after_id.as_deref(), limit, "after_id")?,
+            Some(before) => {
+                items.reverse();
+                let (mut data, has_more) = cut(items, Some(before), limit, "before_id")?;
+                data.reverse();
+                (data, has_more)
+            }
+        };
+        let id = |item: Option<&Value>| item.map_or(Value::Null, |item| item["id"].clone());
+        Ok(json!({"has_more": has_more, "first_id": id(data.first()), "last_id": id(data.last()),
+            "data": data}))
     }
 }
 

@@ -1,16 +1,22 @@
 //! `GET /v1/models` in the caller's dialect, and checks of model-related fields.
 
+use std::sync::Arc;
+
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
+use hob_domain::{AgentSpec, Driver};
 use hob_sessions::Conversation;
 use serde_json::{Value, json};
 
 use super::dialect::{Dialect, Problem};
+use super::items_page::PageQuery;
 use super::structured::AnswerForm;
 use super::tools::ToolUse;
 use crate::error::ApiError;
 use crate::extract::caller::Caller;
-use crate::extract::path_and_query::ApiPath;
+use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::state::Gateway;
 
 /// The model that Claude Code chooses.
 pub(super) const DEFAULT: &str = "claude";
@@ -21,24 +27,34 @@ const NAME_LIMIT: usize = 200;
 /// Maximum length of a system prompt, in bytes. The prompt is a program argument, which the kernel limits.
 const SYSTEM_LIMIT: usize = 120_000;
 
-/// Lists the models. Hob passes any other name on to Claude Code.
-#[utoipa::path(get, path = "/v1/models", tag = "v1", operation_id = "list_models", security(("token" = [])), responses(
+/// Lists Claude Code's short names, and the other installed agents, which sessions can use. Hob passes any other name on to Claude Code.
+#[utoipa::path(get, path = "/v1/models", tag = "v1", operation_id = "list_models", security(("token" = [])), params(PageQuery), responses(
     (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = Object),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
     (status = 500, description = "Internal error; see Hob's log.", body = Object),
 ))]
-pub(crate) async fn list(caller: Result<Caller, ApiError>, headers: HeaderMap) -> Response {
+pub(crate) async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Result<Caller, ApiError>,
+    headers: HeaderMap,
+    query: Result<ApiQuery<PageQuery>, ApiError>,
+) -> Response {
     let dialect = Dialect::of(&headers);
-    if let Err(error) = caller {
-        return dialect.respond(error.into());
+    let page = caller.and(query).and_then(|ApiQuery(query)| {
+        let names = ALIASES.into_iter().chain(installed_agents(&gateway));
+        let models = names.map(|name| model(dialect, name)).collect();
+        let page = query.page(Vec::clone(&models))?;
+        Ok(match dialect {
+            // OpenAI's list has no pages.
+            Dialect::OpenAi => json!({"object": "list", "data": models}),
+            Dialect::Anthropic => page,
+        })
+    });
+    match page {
+        Ok(page) => Json(page).into_response(),
+        Err(error) => dialect.respond(error.into()),
     }
-    let models: Vec<Value> = ALIASES.iter().map(|name| model(dialect, name)).collect();
-    Json(match dialect {
-        Dialect::OpenAi => json!({"object": "list", "data": models}),
-        Dialect::Anthropic => json!({"data": models, "has_more": false,
-            "first_id": ALIASES[0], "last_id": ALIASES[ALIASES.len() - 1]}),
-    })
-    .into_response()
 }
 
 /// Returns one model.
@@ -50,12 +66,16 @@ pub(crate) async fn list(caller: Result<Caller, ApiError>, headers: HeaderMap) -
     (status = 500, description = "Internal error; see Hob's log.", body = Object),
 ))]
 pub(crate) async fn get(
+    State(gateway): State<Arc<Gateway>>,
     caller: Result<Caller, ApiError>,
     headers: HeaderMap,
     name: Result<ApiPath<String>, ApiError>,
 ) -> Response {
     let dialect = Dialect::of(&headers);
-    let found = caller.and(name).and_then(|ApiPath(name)| match ALIASES.contains(&name.as_str()) {
+    let is_known = |name: &str| {
+        ALIASES.contains(&name) || installed_agents(&gateway).any(|agent| agent == name)
+    };
+    let found = caller.and(name).and_then(|ApiPath(name)| match is_known(&name) {
         true => Ok(model(dialect, &name)),
         false => Err(ApiError::NotFound(
             "no such model; GET /v1/models lists the available ones".to_owned(),
@@ -67,10 +87,28 @@ pub(crate) async fn get(
     }
 }
 
+/// Returns the agents other than Claude Code. They answer in sessions.
+fn other_agents(gateway: &Gateway) -> impl Iterator<Item = (&str, &AgentSpec)> {
+    let named = gateway.agents.iter().map(|(name, spec)| (name.as_str(), spec));
+    named.filter(|(name, spec)| !is_claude(spec.driver) && !ALIASES.contains(name))
+}
+
+/// Returns the agents other than Claude Code that are installed.
+fn installed_agents(gateway: &Gateway) -> impl Iterator<Item = &str> {
+    let is_installed =
+        |spec: &AgentSpec| spec.driver == Driver::Demo || gateway.doctor.is_installed(spec);
+    other_agents(gateway).filter(move |(_, spec)| is_installed(spec)).map(|(name, _)| name)
+}
+
+fn is_claude(driver: Driver) -> bool {
+    matches!(driver, Driver::ClaudeTui | Driver::ClaudeStream)
+}
+
 fn model(dialect: Dialect, name: &str) -> Value {
     match dialect {
         Dialect::OpenAi => {
-            json!({"id": name, "object": "model", "created": 0, "owned_by": "anthropic"})
+            let owner = if ALIASES.contains(&name) { "anthropic" } else { "hob" };
+            json!({"id": name, "object": "model", "created": 0, "owned_by": owner})
         }
         Dialect::Anthropic => json!({"type": "model", "id": name, "display_name": name,
             "created_at": "1970-01-01T00:00:00Z"}),
@@ -78,9 +116,15 @@ fn model(dialect: Dialect, name: &str) -> Value {
 }
 
 /// Returns the model argument for the program; `None` for its default.
-pub(super) fn asked(name: Option<&str>) -> Result<Option<String>, Problem> {
+pub(super) fn asked(gateway: &Gateway, name: Option<&str>) -> Result<Option<String>, Problem> {
     match name {
         None | Some(DEFAULT | "default") => Ok(None),
+        Some(name) if other_agents(gateway).any(|(agent, _)| agent == name) => {
+            let text = format!(
+                "model: {name:?} is an agent for sessions (/sessions, /v1/sessions, /v1/agents/sessions); here Claude Code answers"
+            );
+            Err(ApiError::bad_request(text).into())
+        }
         Some(name)
             if name.is_empty() || name.len() > NAME_LIMIT || name.contains(char::is_control) =>
         {

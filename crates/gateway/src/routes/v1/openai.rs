@@ -125,7 +125,7 @@ async fn answer(
     }
     let tools =
         tools::openai(body.tools.as_deref(), body.tool_choice.as_ref(), body.parallel_tool_calls)?;
-    let model = models::asked(body.model.as_deref())?;
+    let model = models::asked(&gateway, body.model.as_deref())?;
     let mut systems = Vec::new();
     let messages = anthropic_messages(&body.messages, &mut systems)?;
     let form = structured::openai(body.response_format.as_ref())?;
@@ -311,7 +311,7 @@ impl Wording for Words {
             Part::Begin if self.said => {
                 events.push_back(self.piece(json!({"content": "\n\n"}), Value::Null));
             }
-            Part::Begin | Part::End => {}
+            Part::Begin | Part::End | Part::Thought(_) => {}
             Part::Text(text) => {
                 self.said = true;
                 events.push_back(self.piece(json!({"content": text}), Value::Null));

@@ -29,6 +29,8 @@ pub(super) enum Part {
     Text(String),
     /// The text block is complete.
     End,
+    /// A block of thinking.
+    Thought(String),
     /// A call of one of the client's tools.
     Call(ClientCall),
     /// The answer has ended: with the turn, or with calls.
@@ -86,6 +88,8 @@ impl AdmittedReply {
 
 /// A complete reply.
 pub(super) struct Whole {
+    /// What the agent thought before its first text.
+    pub thoughts: Vec<String>,
     pub texts: Vec<String>,
     pub calls: Vec<ClientCall>,
     pub model: Option<String>,
@@ -113,11 +117,24 @@ impl Reply {
         Ok(AdmittedReply { turn, formed: has_form.then(HeldTexts::default) })
     }
 
-    /// Waits a while for the first part. A failure before it is still a response with its own status,
+    /// Waits a while for the first part that is not thinking. A failure before it is still a response with its own status,
     /// which clients handle better than a stream that breaks off.
     pub async fn begun(mut self) -> Result<Reply, Problem> {
-        if let Ok(Some(part)) = tokio::time::timeout(FIRST_PIECE, self.next()).await {
+        let mut thoughts = Vec::new();
+        let first = async {
+            loop {
+                match self.next().await {
+                    Some(Ok(thought @ Part::Thought(_))) => thoughts.push(thought),
+                    part => return part,
+                }
+            }
+        };
+        let first = tokio::time::timeout(FIRST_PIECE, first).await;
+        if let Ok(Some(part)) = first {
             self.ready.push_front(part?);
+        }
+        for thought in thoughts.into_iter().rev() {
+            self.ready.push_front(thought);
         }
         Ok(self)
     }
@@ -152,15 +169,17 @@ impl Reply {
     /// Waits for the complete reply.
     pub async fn whole(mut self) -> Result<Whole, BackendError> {
         self.in_pieces = false;
-        let (mut texts, mut calls) = (Vec::new(), Vec::new());
+        let (mut thoughts, mut texts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(part) = self.next().await {
             match part? {
                 Part::Begin => texts.push(String::new()),
                 Part::Text(piece) => texts.last_mut().into_iter().for_each(|t| t.push_str(&piece)),
                 Part::End => {}
+                Part::Thought(thought) if texts.is_empty() => thoughts.push(thought),
+                Part::Thought(_) => {}
                 Part::Call(call) => calls.push(call),
                 Part::Over(result) => {
-                    return Ok(Whole { texts, calls, model: self.model, result });
+                    return Ok(Whole { thoughts, texts, calls, model: self.model, result });
                 }
             }
         }
@@ -173,6 +192,12 @@ impl Reply {
             Happened::Assistant { block, model, message_id, .. } => {
                 if !model.is_empty() {
                     self.model.get_or_insert(model);
+                }
+                if let Block::Thinking { thinking, .. } = &block
+                    && !thinking.is_empty()
+                {
+                    self.texts.close(&mut self.ready);
+                    self.ready.push_back(Part::Thought(thinking.clone()));
                 }
                 if let Some(held) = &mut self.formed {
                     return held.take(message_id, block);

@@ -179,7 +179,7 @@ async fn read(
     let (tools, choice) = (body.tools.as_deref(), body.tool_choice.as_ref());
     let tools = tools::responses(tools, choice, body.parallel_tool_calls)?;
     let form = structured::responses(body.text.as_ref())?;
-    let model = models::asked(body.model.as_deref())?;
+    let model = models::asked(gateway, body.model.as_deref())?;
     let history = history::named(body.conversation.as_ref(), body.previous_response_id.as_deref())?;
     let mut items = match (&body.input, history.conversation()) {
         // The conversation may end with the prompt.

@@ -78,14 +78,18 @@ impl ResponseObject {
 
     /// Ends the response with a whole answer.
     pub fn complete_with(&mut self, answer: Whole) {
-        let Whole { texts, calls, model, result } = answer;
+        let Whole { thoughts, texts, calls, model, result } = answer;
         if let Some(model) = model {
             self.set("model", json!(model));
         }
         let mut output = Vec::new();
+        for thought in &thoughts {
+            output.push(reasoning(&self.item_id("rs", output.len()), thought, "completed"));
+        }
         if !texts.is_empty() {
             let status = status_of(&result);
-            output.push(message(&self.item_id("msg", 0), &texts.join("\n\n"), status));
+            let id = self.item_id("msg", output.len());
+            output.push(message(&id, &texts.join("\n\n"), status));
         }
         for call in &calls {
             output.push(function_call(&self.item_id("fc", output.len()), call, "completed"));
@@ -136,6 +140,19 @@ pub(super) fn message(id: &str, text: &str, status: &str) -> Value {
         _ => json!([text_part(text)]),
     };
     json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
+}
+
+/// A block of thinking.
+pub(super) fn reasoning(id: &str, thought: &str, status: &str) -> Value {
+    let summary = match status {
+        "in_progress" => json!([]),
+        _ => json!([summary_part(thought)]),
+    };
+    json!({"id": id, "type": "reasoning", "status": status, "summary": summary})
+}
+
+pub(super) fn summary_part(text: &str) -> Value {
+    json!({"type": "summary_text", "text": text})
 }
 
 pub(super) fn text_part(text: &str) -> Value {

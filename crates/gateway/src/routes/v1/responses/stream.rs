@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::super::dialect::Problem;
 use super::super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
 use super::keeper::Keeper;
-use super::object::{ResponseObject, function_call, message, status_of, text_part};
+use super::object::{
+    ResponseObject, function_call, message, reasoning, status_of, summary_part, text_part,
+};
 
 pub(super) fn stream(
     reply: Reply,
@@ -91,6 +93,30 @@ impl ResponseEvents {
         self.output.push(item);
     }
 
+    fn thought(&mut self, thought: &str, events: &mut VecDeque<Event>) {
+        let index = self.output.len();
+        let id = self.response.item_id("rs", index);
+        let place = json!({"item_id": id, "output_index": index, "summary_index": 0});
+        let at = |name: &str, value: Value| {
+            let mut fields = place.clone();
+            fields[name] = value;
+            fields
+        };
+        let item = reasoning(&id, thought, "completed");
+        let begun = json!({"output_index": index, "item": reasoning(&id, "", "in_progress")});
+        for (kind, fields) in [
+            ("response.output_item.added", begun),
+            ("response.reasoning_summary_part.added", at("part", summary_part(""))),
+            ("response.reasoning_summary_text.delta", at("delta", json!(thought))),
+            ("response.reasoning_summary_text.done", at("text", json!(thought))),
+            ("response.reasoning_summary_part.done", at("part", summary_part(thought))),
+            ("response.output_item.done", json!({"output_index": index, "item": item})),
+        ] {
+            events.push_back(self.event(kind, fields));
+        }
+        self.output.push(item);
+    }
+
     fn call(&mut self, call: &ClientCall, events: &mut VecDeque<Event>) {
         self.close("completed", events);
         let index = self.output.len();
@@ -118,6 +144,9 @@ impl Wording for ResponseEvents {
             Part::Begin if self.open.is_some() => self.text("\n\n".to_owned(), events),
             Part::Begin | Part::End => {}
             Part::Text(text) => self.text(text, events),
+            // All texts of an answer are one message, so what the agent thinks in between is left out.
+            Part::Thought(thought) if self.open.is_none() => self.thought(&thought, events),
+            Part::Thought(_) => {}
             Part::Call(call) => self.call(&call, events),
             Part::Over(result) => {
                 self.close(status_of(&result), events);
