@@ -298,8 +298,35 @@ async function ownTools(kind) {
   assert.ok(counted.input_tokens > 0);
 }
 
+/** A memory store, and a batch of one message. */
+async function storesAndBatches(caller) {
+  const api = caller.beta.memoryStores;
+  const store = await api.create({ name: "Notes" });
+  const made = await api.memories.create(store.id, { path: "/a/b.md", content: "one" });
+  await api.memories.update(made.id, { memory_store_id: store.id, content: "two" });
+  const read = await api.memories.retrieve(made.id, { memory_store_id: store.id });
+  assert.deepEqual([read.path, read.content], ["/a/b.md", "two"]);
+  const operations = [];
+  for await (const version of api.memoryVersions.list(store.id, { limit: 1 })) operations.push(version.operation);
+  assert.deepEqual(operations, ["modified", "created"]);
+  assert.equal((await api.delete(store.id)).type, "memory_store_deleted");
+
+  const batches = caller.messages.batches;
+  const batch = await batches.create({ requests: [{ custom_id: "a", params: body([user("[[say Yes.]]")]) }] });
+  const end = Date.now() + 60_000;
+  while ((await batches.retrieve(batch.id)).processing_status !== "ended") {
+    assert.ok(Date.now() < end, "the batch does not end");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const texts = [];
+  for await (const { result } of await batches.results(batch.id)) texts.push(result.message.content[0].text);
+  assert.deepEqual(texts, ["Yes."]);
+  await batches.delete(batch.id);
+}
+
 /** A session of Anthropic's Managed Agents that asks before it uses a tool. */
 async function agentSessions(kind) {
+  await storesAndBatches(client(kind));
   const api = client(kind).beta;
   const environment = await api.environments.create({ name: "here", config: { type: "self_hosted" } });
   const policy = { permission_policy: { type: "always_ask" } };

@@ -1,6 +1,7 @@
 """Anthropic's own Python SDK against Hob: see sdk_told.py. sdk_anthropic.mjs does the same."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import anthropic
@@ -382,6 +383,68 @@ def agent_sessions():
     raises(anthropic.NotFoundError, lambda: again.retrieve(session.id), "session")
 
 
+@timed
+def memory_stores():
+    """A memory store: paths, versions, preconditions, redaction."""
+    api = client("terminal").beta.memory_stores
+    store = api.create(name="Team notes", description="What the team knows.", metadata={"k": "v"})
+    memory = api.memories.create(store.id, path="/harbour/crane.md", content="The crane is green.")
+    assert (memory.type, memory.content) == ("memory", None), memory
+    read = api.memories.retrieve(memory.id, memory_store_id=store.id)
+    assert read.content == "The crane is green.", read
+    digest = {"type": "content_sha256", "content_sha256": read.content_sha256}
+    words = "The crane is yellow."
+
+    def change(content):
+        api.memories.update(memory.id, memory_store_id=store.id, content=content, precondition=digest)
+
+    change(words)
+    raises(anthropic.ConflictError, lambda: change("x"), "another text")
+    api.memories.create(store.id, path="/gate.md", content="")
+    raises(anthropic.ConflictError, lambda: api.memories.create(store.id, path="/gate.md", content=""), "gate.md")
+    items = list(api.memories.list(store.id, depth=1, limit=1))
+    assert [(item.type, item.path) for item in items] == [("memory", "/gate.md"), ("memory_prefix", "/harbour/")], items
+    versions = list(api.memory_versions.list(store.id, memory_id=memory.id, view="full", limit=1))
+    assert [one.content for one in versions] == [words, "The crane is green."], versions
+    redacted = api.memory_versions.redact(versions[1].id, memory_store_id=store.id)
+    assert redacted.content is None and redacted.redacted_at, redacted
+    assert api.memories.delete(memory.id, memory_store_id=store.id).type == "memory_deleted"
+    assert api.update(store.id, name="Notes").name == "Notes"
+    assert api.archive(store.id).archived_at and list(api.list()) == []
+    assert [one.id for one in api.list(include_archived=True)] == [store.id]
+    assert api.delete(store.id).type == "memory_store_deleted"
+
+
+def ended(api, batch):
+    """Waits until a batch has ended."""
+    end = time.monotonic() + 60
+    while api.retrieve(batch).processing_status != "ended":
+        assert time.monotonic() < end, "the batch does not end"
+        time.sleep(0.05)
+
+
+@timed
+def batches():
+    """A batch of messages with a wrong one among them, and a cancelled batch."""
+    api = client("stream").messages.batches
+
+    def request(name, messages):
+        return {"custom_id": name, "params": told(messages)}
+
+    made = api.create(requests=[request("a", [user("one")]), request("b", []), request("c", [user("two")])])
+    ended(api, made.id)
+    results = {one.custom_id: one.result for one in api.results(made.id)}
+    assert {name: one.type for name, one in results.items()} == {"a": "succeeded", "b": "errored", "c": "succeeded"}
+    assert results["b"].error.error.type == "invalid_request_error", results
+    assert [one.id for one in api.list(limit=1)] == [made.id]
+    long = api.create(requests=[request("a", [user("[[sleep 600000]]")])])
+    assert api.cancel(long.id).processing_status in ("canceling", "ended")
+    ended(api, long.id)
+    assert [one.result.type for one in api.results(long.id)] == ["canceled"]
+    assert api.delete(long.id).type == "message_batch_deleted"
+    api.delete(made.id)
+
+
 def limits():
     """Limits of one live agent and six turns per minute."""
     caller = client("terminal")
@@ -417,6 +480,9 @@ def all_cases():
         pictures(kind)
         own_tools(kind)
     agent_sessions()
+    memory_stores()
+    if not REAL:
+        batches()
     restart()
     for kind in own:
         after_restart(kind, *kept[kind])

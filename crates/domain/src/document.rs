@@ -19,6 +19,12 @@ pub enum DocumentKind {
     Session,
     /// A conversation of `/v1/conversations`. Its `created_at` is the time of its last change.
     Conversation,
+    /// A batch of `/v1/messages/batches`.
+    MessageBatch,
+    /// A store of `/v1/memory_stores`.
+    MemoryStore,
+    /// A memory of such a store, with its versions.
+    Memory,
 }
 
 impl DocumentKind {
@@ -30,6 +36,9 @@ impl DocumentKind {
             DocumentKind::Environment => "environment",
             DocumentKind::Session => "session",
             DocumentKind::Conversation => "conversation",
+            DocumentKind::MessageBatch => "message_batch",
+            DocumentKind::MemoryStore => "memory_store",
+            DocumentKind::Memory => "memory",
         }
     }
 }
@@ -41,7 +50,8 @@ pub struct StoredDocument {
     pub kind: DocumentKind,
     pub id: String,
     pub created_at: Timestamp,
-    /// The items of a response's request, or of a conversation, as JSON; empty for other kinds.
+    /// The items of a response's request or of a conversation, or the requests of a batch, as JSON; empty for other
+    /// kinds.
     pub input: String,
     /// The document as JSON.
     pub body: String,
@@ -65,7 +75,7 @@ pub enum DocumentChange {
     },
 }
 
-/// Storage of documents. They are deleted with their app. Responses and conversations are also deleted with sessions that
+/// Storage of documents. They are deleted with their app. Responses, conversations and batches are also deleted with sessions that
 /// were closed when the documents were created, and descriptions of sessions with their sessions; see
 /// [`DeleteFilter`](crate::session::DeleteFilter).
 #[async_trait]

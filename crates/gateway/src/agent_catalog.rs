@@ -1,9 +1,11 @@
-//! The agents, environments and descriptions of sessions that apps keep for the vendors' session APIs.
+//! The agents, environments, memory stores and descriptions of sessions that apps keep for the vendors' session APIs.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hob_domain::{AppName, DocumentChange, DocumentKind, DocumentStore, StoredDocument, Timestamp};
 use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::error::ApiError;
@@ -18,6 +20,8 @@ pub struct AgentCatalog {
     store: Arc<dyn DocumentStore>,
     /// Held while a document is read, changed and stored.
     changing: tokio::sync::Mutex<()>,
+    /// Held while memories of an app change.
+    changing_memories: Mutex<HashMap<AppName, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// A document with its id and the time of its creation.
@@ -30,7 +34,7 @@ pub(crate) struct CatalogEntry {
 
 impl AgentCatalog {
     pub fn new(store: Arc<dyn DocumentStore>) -> AgentCatalog {
-        AgentCatalog { store, changing: tokio::sync::Mutex::default() }
+        AgentCatalog { store, changing: Default::default(), changing_memories: Default::default() }
     }
 
     /// Stores a new document under a new id with this prefix.
@@ -45,12 +49,12 @@ impl AgentCatalog {
         if self.store.documents(app, kind, None).await?.len() >= MAX_DOCUMENTS {
             let message = format!(
                 "the app already has {MAX_DOCUMENTS} {}s, which is the limit; delete one first",
-                kind.as_str()
+                kind.as_str().replace('_', " ")
             );
             return Err(ApiError::bad_request(message));
         }
         let id = format!("{prefix}_{}", Uuid::new_v4().simple());
-        let entry = CatalogEntry { id, created_at: Timestamp::now(), body };
+        let entry = CatalogEntry { id, created_at: now_in_ledger(), body };
         self.save(app, kind, &entry).await?;
         Ok(entry)
     }
@@ -113,6 +117,30 @@ impl AgentCatalog {
         Ok(Some(entry))
     }
 
+    /// Waits until nothing else in this process reads or changes the memories of an app.
+    pub(crate) async fn lock_memories(&self, app: &AppName) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.changing_memories.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.entry(app.clone()).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
+
+    /// Returns the documents of a kind as they are stored, oldest first; only one with an id.
+    pub(crate) async fn stored(
+        &self,
+        app: &AppName,
+        kind: DocumentKind,
+        id: Option<&str>,
+    ) -> Result<Vec<StoredDocument>, ApiError> {
+        Ok(self.store.documents(app, kind, id).await?)
+    }
+
+    /// Makes a change. Returns whether there was such a document.
+    pub(crate) async fn apply(&self, change: &DocumentChange) -> Result<bool, ApiError> {
+        Ok(self.store.change_document(change).await?)
+    }
+
     /// Deletes a document. Returns whether there was one.
     pub(crate) async fn delete(
         &self,
@@ -123,6 +151,12 @@ impl AgentCatalog {
         let change = DocumentChange::Delete { app: app.clone(), kind, id: id.to_owned() };
         Ok(self.store.change_document(&change).await?)
     }
+}
+
+/// Returns the time in the precision of the ledger: microseconds.
+pub(crate) fn now_in_ledger() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
 }
 
 fn entry(stored: StoredDocument) -> Result<CatalogEntry, ApiError> {

@@ -11,8 +11,12 @@ use crate::routes::admin::{
     sessions as all_sessions, usage,
 };
 use crate::routes::sessions::{control, events, manage, turns};
-use crate::routes::v1::agent_sessions::{anthropic as managed, openai as agents_api, shared_paths};
-use crate::routes::v1::{anthropic, conversations, count_tokens, models, openai, responses};
+use crate::routes::v1::agent_sessions::{
+    anthropic as managed, memory_stores, openai as agents_api, shared_paths,
+};
+use crate::routes::v1::{
+    anthropic, batches, conversations, count_tokens, models, openai, responses,
+};
 use crate::routes::{console, files, health, mcp, metrics, run};
 
 #[derive(OpenApi)]
@@ -32,7 +36,8 @@ use crate::routes::{console, files, health, mcp, metrics, run};
         overview::me, overview::overview, doctor::health, doctor::limits, usage::usage, memory::search,
         memory::timeline, memory::facets, memory::stats, memory_change::correct, memory_change::forget, memory_change::restore,
         memory_change::unseal, session_turns::create, session_turns::turn, session_turns::turns, session_turns::permit,
-        anthropic::messages, count_tokens::count_tokens, openai::chat, responses::create::create, responses::stored::get,
+        anthropic::messages, batches::manage::create, batches::manage::list, batches::manage::get, batches::manage::cancel, batches::manage::delete, batches::manage::results,
+        count_tokens::count_tokens, openai::chat, responses::create::create, responses::stored::get,
         responses::stored::delete, responses::stored::cancel, responses::stored::input_items,
         responses::stored::input_tokens, conversations::manage::create, conversations::manage::get,
         conversations::manage::update, conversations::manage::delete, conversations::items::create,
@@ -41,7 +46,12 @@ use crate::routes::{console, files, health, mcp, metrics, run};
         managed::environments::list, managed::environments::get, managed::environments::update,
         managed::environments::archive, managed::environments::delete, managed::sessions::create, managed::sessions::list,
         managed::sessions::get, managed::sessions::update, managed::sessions::archive, managed::sessions::delete,
-        managed::events::send, managed::events::list, managed::events::stream, agents_api::sessions::create,
+        managed::events::send, managed::events::list, managed::events::stream, memory_stores::stores::create,
+        memory_stores::stores::list, memory_stores::stores::get, memory_stores::stores::update,
+        memory_stores::stores::archive, memory_stores::stores::delete, memory_stores::memories::create,
+        memory_stores::memories::list, memory_stores::memories::get, memory_stores::memories::update,
+        memory_stores::memories::delete, memory_stores::versions::list, memory_stores::versions::get,
+        memory_stores::versions::redact, agents_api::sessions::create,
         agents_api::sessions::list, agents_api::sessions::get, agents_api::sessions::update, agents_api::sessions::delete,
         agents_api::events::send, agents_api::events::follow, agents_api::turns::list, agents_api::turns::get,
         agents_api::turns::items, agents_api::turns::turn_items, models::list,

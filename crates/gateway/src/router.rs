@@ -21,7 +21,7 @@ use crate::routes::admin::{
 use crate::routes::sessions::{control, events, manage, turns};
 use crate::routes::v1::agent_sessions::{self, shared_paths};
 use crate::routes::v1::{
-    anthropic, conversations, count_tokens, fallback, models, openai, responses,
+    anthropic, batches, conversations, count_tokens, fallback, models, openai, responses,
 };
 use crate::routes::{console, files, health, mcp, metrics, run};
 use crate::state::Gateway;
@@ -93,6 +93,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 fn v1_routes() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/messages", post(anthropic::messages))
+        .merge(batch_routes())
         .route("/messages/count_tokens", post(count_tokens::count_tokens))
         .route("/chat/completions", post(openai::chat))
         .route("/responses", post(responses::create::create))
@@ -109,11 +110,22 @@ fn v1_routes() -> Router<Arc<Gateway>> {
         .route("/agents/{id}/versions", get(shared_paths::versions))
         .merge(conversation_routes())
         .merge(anthropic_session_routes())
+        .merge(memory_store_routes())
         .merge(openai_session_routes())
         .route("/models", get(models::list))
         .route("/models/{model}", get(models::get))
         .fallback(fallback::nowhere)
         .method_not_allowed_fallback(fallback::wrong_method)
+}
+
+/// The routes of Anthropic's message batches.
+fn batch_routes() -> Router<Arc<Gateway>> {
+    use batches::manage as batches;
+    Router::new()
+        .route("/messages/batches", get(batches::list).post(batches::create))
+        .route("/messages/batches/{id}", get(batches::get).delete(batches::delete))
+        .route("/messages/batches/{id}/cancel", post(batches::cancel))
+        .route("/messages/batches/{id}/results", get(batches::results))
 }
 
 /// The routes of OpenAI's Conversations.
@@ -141,6 +153,23 @@ fn anthropic_session_routes() -> Router<Arc<Gateway>> {
         .route("/sessions/{id}/archive", post(sessions::archive))
         .route("/sessions/{id}/events", get(events::list).post(events::send))
         .route("/sessions/{id}/events/stream", get(events::stream))
+}
+
+/// The routes of Anthropic's memory stores.
+fn memory_store_routes() -> Router<Arc<Gateway>> {
+    use agent_sessions::memory_stores::{memories, stores, versions};
+    Router::new()
+        .route("/memory_stores", get(stores::list).post(stores::create))
+        .route("/memory_stores/{id}", get(stores::get).post(stores::update).delete(stores::delete))
+        .route("/memory_stores/{id}/archive", post(stores::archive))
+        .route("/memory_stores/{id}/memories", get(memories::list).post(memories::create))
+        .route(
+            "/memory_stores/{id}/memories/{memory_id}",
+            get(memories::get).post(memories::update).delete(memories::delete),
+        )
+        .route("/memory_stores/{id}/memory_versions", get(versions::list))
+        .route("/memory_stores/{id}/memory_versions/{version_id}", get(versions::get))
+        .route("/memory_stores/{id}/memory_versions/{version_id}/redact", post(versions::redact))
 }
 
 /// The routes of OpenAI's Agents API.

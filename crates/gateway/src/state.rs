@@ -17,6 +17,7 @@ use crate::conversation_store::Conversations;
 use crate::counters::Requests;
 use crate::doctor::Doctor;
 use crate::error::ApiError;
+use crate::message_batches::MessageBatches;
 use crate::readiness::Readiness;
 use crate::response_store::Responses;
 use crate::sign_in::SignIn;
@@ -40,6 +41,8 @@ pub struct Gateway {
     pub responses: Arc<Responses>,
     /// The conversations of `/v1`.
     pub conversations: Conversations,
+    /// The batches of `/v1`.
+    pub batches: Arc<MessageBatches>,
     /// What apps keep for the vendors' session APIs.
     pub catalog: AgentCatalog,
     pub files: UploadStore,

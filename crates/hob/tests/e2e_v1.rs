@@ -372,14 +372,14 @@ fn snippets_of_the_docs_run() {
         // Node finds packages from where it is.
         command.current_dir(installed("package.json").parent().unwrap());
         let output =
-            command.args(arguments).arg(code).env("HOB_TOKEN", &app.token).output().unwrap();
+            command.args(arguments).arg(&code).env("HOB_TOKEN", &app.token).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && said.contains("echo: "), "{block}\n{output:?}");
+        let expect = if code.contains("memory_stores") { "/deploy.md" } else { "echo: " };
+        assert!(output.status.success() && said.contains(expect), "{block}\n{output:?}");
         run.push(kind);
     }
-    let expect =
-        ["sh", "sh", "sh", "python", "python", "ts", "ts", "python", "sh", "python", "python"];
-    assert_eq!(run, expect);
+    let first = ["sh", "sh", "sh", "python", "python", "ts", "ts", "python", "sh"];
+    assert_eq!((&run[..9], &run[9..]), (&first[..], &["python"; 4][..]));
     setup.stop();
 }
 

@@ -55,6 +55,21 @@ impl Engine {
         ))
     }
 
+    /// Stores a note under a name that no other note has. Returns its record id.
+    pub async fn note_named(
+        &self,
+        principal: &Principal,
+        note: &Note,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<RecordId, StoreError> {
+        let turn = self.inner.preparer.prepare(&note_batch(note, name.to_owned(), now)).remove(0);
+        let id = record_id(&turn.identity);
+        self.inner.store.store_turns(principal, vec![turn], Vec::new()).await?;
+        self.inner.model.notify_new_turns();
+        Ok(id)
+    }
+
     /// Stores a correction of a record. The old record stays and ranks last. Returns the id of the
     /// correction; `None` if there is no such record.
     pub async fn correct(

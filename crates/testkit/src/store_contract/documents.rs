@@ -79,17 +79,24 @@ pub async fn old_documents_and_those_of_removed_apps_are_deleted(fixture: &dyn F
         ("b", DocumentKind::Response, "new", 50),
         ("a", DocumentKind::Agent, "agent_1", 5),
         ("a", DocumentKind::Environment, "env_1", 5),
+        ("a", DocumentKind::MemoryStore, "memstore_1", 5),
+        ("a", DocumentKind::Memory, "mem_1", 5),
     ];
     for (name, kind, id, second) in kept {
         let change = DocumentChange::Save(document(name, kind, id, second, "{}"));
         store.change_document(&change).await.unwrap();
     }
-    for kind in [DocumentKind::Response, DocumentKind::Session, DocumentKind::Conversation] {
+    for kind in [
+        DocumentKind::Response,
+        DocumentKind::Session,
+        DocumentKind::Conversation,
+        DocumentKind::MessageBatch,
+    ] {
         let change = DocumentChange::Save(document("a", kind, kind.as_str(), 5, "{}"));
         store.change_document(&change).await.unwrap();
     }
     store.delete_sessions(&DeleteFilter::ClosedBefore(at(10))).await.unwrap();
-    for kind in [DocumentKind::Response, DocumentKind::Conversation] {
+    for kind in [DocumentKind::Response, DocumentKind::Conversation, DocumentKind::MessageBatch] {
         assert_eq!(find(store.as_ref(), "a", kind, kind.as_str()).await, None);
     }
     for (name, kind, id, _) in kept {

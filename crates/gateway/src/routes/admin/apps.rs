@@ -148,6 +148,7 @@ pub(crate) async fn remove(
 /// Removes all data of an app: a later app of this name is a different app.
 async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     gateway.runner.forget_app(name);
+    gateway.batches.forget_app(name);
     gateway.completions.forget_app(name).await;
     gateway.sessions.forget_app(name).await?;
     let removed = gateway.files.remove_app(name);

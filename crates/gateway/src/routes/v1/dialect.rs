@@ -31,6 +31,8 @@ pub(super) struct Problem {
     retry_after: Option<Duration>,
     /// The feature that Hob does not have, for Anthropic's SDKs.
     unsupported: Option<&'static str>,
+    /// Whether Hob or the app has no place for the request now.
+    is_place_missing: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,10 @@ enum Kind {
     NotFound,
     MethodNotAllowed,
     SlowBody,
+    /// Another memory has the path.
+    PathTaken,
+    /// The memory has another text than the caller expects.
+    PreconditionFailed,
     TooLarge,
     Limited,
     Overloaded,
@@ -63,8 +69,23 @@ impl Problem {
         Problem::new(Kind::Failed, message)
     }
 
+    pub fn path_taken(message: impl Into<String>) -> Problem {
+        Problem::new(Kind::PathTaken, message)
+    }
+
+    pub fn precondition_failed(message: impl Into<String>) -> Problem {
+        Problem::new(Kind::PreconditionFailed, message)
+    }
+
     fn new(kind: Kind, message: impl Into<String>) -> Problem {
-        Problem { kind, message: message.into(), param: None, retry_after: None, unsupported: None }
+        Problem {
+            kind,
+            message: message.into(),
+            param: None,
+            retry_after: None,
+            unsupported: None,
+            is_place_missing: false,
+        }
     }
 
     /// Logs the cause and returns a generic error: the cause is never sent.
@@ -108,6 +129,11 @@ impl Problem {
         }
     }
 
+    /// Returns how long to wait if Hob has no place for the request now; nothing for other problems.
+    pub fn wait_for_place(&self) -> Option<Duration> {
+        self.is_place_missing.then(|| self.retry_after.unwrap_or_default())
+    }
+
     /// Returns the text for the caller.
     pub fn message(&self) -> &str {
         &self.message
@@ -139,6 +165,8 @@ impl Dialect {
             (Dialect::Anthropic, Kind::NotFound) => (404, "not_found_error", None),
             (Dialect::OpenAi, Kind::NotFound) => (404, "invalid_request_error", Some("not_found")),
             (_, Kind::MethodNotAllowed) => (405, "invalid_request_error", None),
+            (_, Kind::PathTaken) => (409, "memory_path_conflict_error", None),
+            (_, Kind::PreconditionFailed) => (409, "memory_precondition_failed_error", None),
             (_, Kind::SlowBody) => (408, "invalid_request_error", None),
             (Dialect::Anthropic, Kind::TooLarge) => (413, "request_too_large", None),
             (Dialect::OpenAi, Kind::TooLarge) => {
@@ -235,10 +263,16 @@ impl From<SessionError> for Problem {
 
 impl From<CompletionError> for Problem {
     fn from(error: CompletionError) -> Problem {
-        match error {
+        let is_place_missing = matches!(
+            error,
+            CompletionError::Session(SessionError::PoolFull { .. } | SessionError::Limited { .. })
+                | CompletionError::Backend(BackendError::PoolFull(_))
+        );
+        let problem: Problem = match error {
             CompletionError::Session(error) => error.into(),
             CompletionError::Backend(error) => error.into(),
-        }
+        };
+        Problem { is_place_missing, ..problem }
     }
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod agent_sessions;
 pub(crate) mod anthropic;
 mod attachments;
+pub(crate) mod batches;
 pub(crate) mod conversations;
 pub(crate) mod count_tokens;
 mod dialect;

@@ -9,8 +9,8 @@ use hob_agents::claude::{BackendOptions, ClaudeBackend, ClaudeTransport, Sandbox
 use hob_agents::{Runtime, mcp_servers};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{
-    AgentCatalog, AppRequests, Conversations, Gateway, GatewayLimits, Readiness, Requests,
-    ResponseLimits, Responses, SignIn, StoreProbe,
+    AgentCatalog, AppRequests, Conversations, Gateway, GatewayLimits, MessageBatches, Readiness,
+    Requests, ResponseLimits, Responses, SignIn, StoreProbe,
 };
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
@@ -22,6 +22,9 @@ use super::probe::HomeProbe;
 use crate::commands::doctor::HomeDoctor;
 use crate::settings::Resolved;
 use crate::{demo, keys, ledger};
+
+/// How long a batch of messages must be unchanged before another node continues it.
+const MAX_BATCH_IDLE: Duration = Duration::from_secs(120);
 
 /// Builds the sessions and restores those that an earlier server left open.
 pub async fn sessions(
@@ -115,6 +118,7 @@ pub fn gateway(
         Some(_) => settings.values.turn_timeout,
         None => Duration::ZERO,
     };
+    let max_batch_idle = max_age_elsewhere.min(MAX_BATCH_IDLE);
     let responses = ResponseLimits {
         max_age_elsewhere,
         refresh_age: settings.sessions.hard_ttl / 4,
@@ -128,6 +132,7 @@ pub fn gateway(
         apps: ledger.clone(),
         conversations: Conversations::new(ledger.clone(), responses.max_conversation_bytes),
         responses: Arc::new(Responses::new(ledger.clone(), responses)),
+        batches: Arc::new(MessageBatches::new(ledger.clone(), max_batch_idle)),
         catalog: AgentCatalog::new(ledger.clone()),
         runner: runner(settings, runtime, ledger.clone()),
         audit: ledger,

@@ -327,7 +327,7 @@ async fn delete(
     match filter {
         DeleteFilter::ClosedBefore(then) => {
             let also = [
-                "DELETE FROM hob.documents WHERE kind IN ('response', 'conversation')
+                "DELETE FROM hob.documents WHERE kind IN ('response', 'conversation', 'message_batch')
                      AND created_at < $1",
                 "DELETE FROM hob.documents WHERE kind = 'session' AND created_at < $1
                      AND id NOT IN (SELECT replace(session::text, '-', '') FROM hob.heads)",

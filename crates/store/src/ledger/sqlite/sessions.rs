@@ -338,7 +338,7 @@ fn delete(
             let then = micros(*then);
             let deleted = delete("closed_at < ?1", &then)?;
             for condition in [
-                "kind IN ('response', 'conversation')",
+                "kind IN ('response', 'conversation', 'message_batch')",
                 "kind = 'session' AND id NOT IN (SELECT id FROM sessions)",
             ] {
                 let sql = format!("DELETE FROM documents WHERE created_at < ?1 AND {condition}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use futures_util::Stream;
+use hob_domain::Timestamp;
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -16,6 +17,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// An extractor that a handler reads itself, so that errors have the vendor's shape.
 pub(super) type Called<T> = Result<T, ApiError>;
+
+/// Renders a time.
+pub(super) fn time(at: Timestamp) -> String {
+    at.to_string()
+}
 
 /// Renders an answer or an error.
 pub(super) fn answer(dialect: Dialect, result: Result<Value, Problem>) -> Response {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::agents::{self, AgentVersion};
+use super::memory_stores::attached::{self, AttachedStore};
 use super::prompt::Prompt;
 use crate::agent_catalog::CatalogEntry;
 use crate::error::ApiError;
@@ -33,6 +34,8 @@ pub(super) struct Description {
     #[serde(default)]
     pub cwd: Option<String>,
     pub archived_at: Option<Timestamp>,
+    #[serde(default)]
+    pub memory_stores: Vec<AttachedStore>,
     /// The caller deleted the session. Its log stays until `hard_ttl_secs`.
     #[serde(default)]
     pub is_deleted: bool,
@@ -87,14 +90,24 @@ pub(super) async fn create(
     };
     let (agent, model) = agents::resolve_model(gateway, &version.model);
     let title = description.title.as_ref().map(|title| ("title".to_owned(), json!(title)));
+    let memory = attached::system(&description.memory_stores);
+    if memory.is_some() && version.tools.mcp_servers.iter().any(|server| server.name == "memory") {
+        let text = "resources: the tools of memory stores need the name of the agent's MCP server \"memory\"; give that another name";
+        return Err(ApiError::bad_request(text));
+    }
+    let mut servers = version.tools.session_servers();
+    servers.extend(memory.is_some().then(|| json!("memory")));
+    let systems = [version.system.clone().filter(|system| !system.is_empty()), memory];
+    let systems: Vec<String> = systems.into_iter().flatten().collect();
+    let system = (!systems.is_empty()).then(|| systems.join("\n\n"));
     let asked = NewSession {
         agent,
         meta: Value::Object(description.metadata.clone().into_iter().chain(title).collect()),
         cwd: description.cwd.clone(),
         model,
-        system: version.system.clone().filter(|system| !system.is_empty()),
+        system,
         permissions: version.tools.permissions.into(),
-        mcp_servers: Value::Array(version.tools.session_servers()),
+        mcp_servers: Value::Array(servers),
         client_tools: version.tools.client.clone(),
     };
     let session = gateway.sessions.create(app, asked).await?;

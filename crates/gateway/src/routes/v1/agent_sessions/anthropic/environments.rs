@@ -8,7 +8,6 @@ use hob_domain::{AppName, DocumentKind, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::objects::time;
 use crate::agent_catalog::CatalogEntry;
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
@@ -16,7 +15,7 @@ use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::agents;
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
-use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::respond::{Called, answer, time};
 use crate::routes::v1::dialect::Dialect;
 use crate::state::Gateway;
 

@@ -1,10 +1,11 @@
 //! Agents and sessions as Anthropic's API shows them.
 
-use hob_domain::Timestamp;
 use serde_json::{Value, json};
 
 use crate::agent_catalog::CatalogEntry;
 use crate::routes::v1::agent_sessions::agents::{AgentDocument, AgentVersion, McpServer};
+use crate::routes::v1::agent_sessions::memory_stores::attached::AttachedStore;
+use crate::routes::v1::agent_sessions::respond::time;
 use crate::routes::v1::agent_sessions::sessions::{Activity, DescribedSession};
 
 /// Renders a version of an agent.
@@ -42,6 +43,8 @@ fn snapshot(id: &str, version: &AgentVersion) -> Value {
 pub(super) fn session(described: &DescribedSession, activity: Activity) -> Value {
     let (session, description) = (&described.session, &described.description);
     let usage = &session.usage;
+    let resources: Vec<Value> =
+        description.memory_stores.iter().map(AttachedStore::render).collect();
     let status = match activity {
         Activity::Idle | Activity::Waiting => "idle",
         Activity::Running => "running",
@@ -53,15 +56,10 @@ pub(super) fn session(described: &DescribedSession, activity: Activity) -> Value
         "title": description.title, "metadata": description.metadata,
         "created_at": time(session.created_at), "updated_at": time(described.updated_at()),
         "archived_at": description.archived_at.map(time), "budget": null,
-        "outcome_evaluations": [], "resources": [], "vault_ids": [],
+        "outcome_evaluations": [], "resources": resources, "vault_ids": [],
         "stats": {}, "usage": {"input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cache_read_input_tokens": usage.cached_read_tokens,
             "cache_creation": {"ephemeral_5m_input_tokens": usage.cached_write_tokens,
                 "ephemeral_1h_input_tokens": 0}}})
-}
-
-/// Renders a time.
-pub(super) fn time(at: Timestamp) -> String {
-    at.to_string()
 }

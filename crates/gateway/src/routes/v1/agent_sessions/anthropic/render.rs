@@ -6,7 +6,7 @@ use hob_domain::AppName;
 use hob_domain::session::{SessionId, SessionTurn, TurnState};
 use serde_json::{Value, json};
 
-use super::objects::time;
+use crate::routes::v1::agent_sessions::respond::time;
 use crate::routes::v1::agent_sessions::steps::{Speech, Step, StepKind};
 use crate::state::Gateway;
 

@@ -15,6 +15,7 @@ use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::agents::{self, AgentVersion};
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
+use crate::routes::v1::agent_sessions::memory_stores::attached;
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::agent_sessions::sessions::{self, DescribedSession, Description};
 use crate::routes::v1::dialect::{Dialect, Problem};
@@ -66,7 +67,6 @@ pub(crate) async fn create(
         let JsonBody(body) = JsonBody::<CreateBody>::from_request(request, &gateway).await?;
         let refused = [
             ("budget", body.budget.is_some_and(|budget| !budget.is_null())),
-            ("resources", body.resources.is_some_and(|resources| !resources.is_empty())),
             ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
         ];
         if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
@@ -77,6 +77,8 @@ pub(crate) async fn create(
             return Err(Problem::invalid("environment_id: the environment is archived"));
         }
         let (agent_id, version) = agent(&gateway, &app.name, &body.agent).await?;
+        let resources = body.resources.unwrap_or_default();
+        let memory_stores = attached::read(&gateway, &app.name, &resources).await?;
         let metadata = body.metadata.unwrap_or_default();
         agents::check_metadata(&metadata)?;
         let events = body.initial_events.unwrap_or_default();
@@ -87,6 +89,7 @@ pub(crate) async fn create(
             agent_id,
             agent: Some(version),
             environment_id: Some(body.environment_id),
+            memory_stores,
             ..Description::default()
         };
         let described = sessions::create(&gateway, &app.name, description).await?;
