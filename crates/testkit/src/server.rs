@@ -326,20 +326,27 @@ impl HobServer {
         wait_until("hob serve ends", || child.try_wait().expect("a child"))
     }
 
+    /// Checks that no temporary file is left. Another node that shares the folder may be writing one, which goes soon.
     fn assert_no_temporary_file(&self) {
-        let temporary: Vec<PathBuf> = files_below(&self.hob_home)
-            .into_iter()
-            .filter(|path| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let below = |folder: &str| path.strip_prefix(self.hob_home.join(folder)).ok();
-                // Sessions keep their folders; runs do not.
-                let of_run = |rest: &Path| rest.to_string_lossy().starts_with("run-");
-                name.ends_with(".tmp")
-                    || below("run").is_some()
-                    || below("workspaces").is_some_and(of_run)
-            })
-            .collect();
-        assert!(temporary.is_empty(), "temporary files are left: {temporary:?}");
+        let temporary = || -> Vec<PathBuf> {
+            files_below(&self.hob_home)
+                .into_iter()
+                .filter(|path| {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let below = |folder: &str| path.strip_prefix(self.hob_home.join(folder)).ok();
+                    // Sessions keep their folders; runs do not.
+                    let of_run = |rest: &Path| rest.to_string_lossy().starts_with("run-");
+                    name.ends_with(".tmp")
+                        || below("run").is_some()
+                        || below("workspaces").is_some_and(of_run)
+                })
+                .collect()
+        };
+        let left = temporary();
+        wait_until(&format!("no temporary file is left of {left:?}"), || {
+            let now = temporary();
+            left.iter().all(|path| !now.contains(path)).then_some(())
+        });
     }
 
     /// Returns the processes that it has started, shims included.
