@@ -20,6 +20,7 @@ mod children;
 mod confine;
 mod environment;
 mod exit;
+pub mod namespace_processes;
 mod namespaces;
 mod peer;
 mod program;
@@ -32,7 +33,6 @@ mod spec;
 mod streams;
 pub mod sweep;
 pub mod tree;
-pub mod view;
 mod wire;
 
 pub use child::{Child, ChildTerminal, Exit, Output, StopLadder};

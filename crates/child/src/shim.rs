@@ -26,8 +26,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
 
 use crate::confine::{Confinement, Rules, STRICT_LANDLOCK_VERSION, landlock_version};
+use crate::namespace_processes::{self, Role};
 use crate::tree;
-use crate::view;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
 
 /// The time between TERM and KILL if Hob does not set one: the agent has exited by itself, or Hob is gone.
@@ -79,9 +79,9 @@ fn run_to_the_end() -> io::Result<()> {
 
     let (launch, mut streams) = receive_launch(&control)?;
     if let Some(confinement) = &launch.confinement {
-        match view::run(confinement, &signals, &control, &mut streams) {
-            Ok(view::Role::Guard) => return Ok(()),
-            Ok(view::Role::Init(report, granted)) => {
+        match namespace_processes::run(confinement, &signals, &control, &mut streams) {
+            Ok(Role::Guard) => return Ok(()),
+            Ok(Role::Init(report, granted)) => {
                 let rules = Rules::in_view(&granted).and_then(|rules| strictly(confinement, rules));
                 return keep(&launch, streams, rules, control, &signals, |agent| {
                     report.started(agent)

@@ -37,7 +37,9 @@ fn main() -> ExitCode {
     // The hidden subcommands come first: they must start fast and share nothing with the rest.
     match std::env::args().nth(1).as_deref() {
         Some(hob_child::shim::ARGUMENT) => hob_child::shim::run(),
-        Some(hob_child::view::PROBE_ARGUMENT) => hob_child::view::run_probe(),
+        Some(hob_child::namespace_processes::PROBE_ARGUMENT) => {
+            hob_child::namespace_processes::run_probe()
+        }
         Some(demo::ARGUMENT) => return demo::run(),
         // One bridge runs per agent, so it must be small. Without the command-line parser it needs
         // much less memory.

@@ -327,7 +327,9 @@ fn commands_print_no_control_characters_of_others() {
 
 /// Returns an app's server, or `None` on a kernel that does not allow agents a view of their own.
 fn api_with_views(settings: &str) -> Option<Api> {
-    if hob_child::view::is_available(&program("hob")) || std::env::var_os("HOB_BIN").is_some() {
+    if hob_child::namespace_processes::is_available(&program("hob"))
+        || std::env::var_os("HOB_BIN").is_some()
+    {
         return Some(api(settings));
     }
     println!("skipped: this kernel allows no unprivileged namespaces");

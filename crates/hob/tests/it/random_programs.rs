@@ -245,7 +245,7 @@ impl Setup {
 
 #[test]
 fn random_programs_stay_inside() {
-    if !hob_child::view::is_available(&program("hob")) {
+    if !hob_child::namespace_processes::is_available(&program("hob")) {
         println!("skipped: this kernel allows no unprivileged namespaces");
         return;
     }

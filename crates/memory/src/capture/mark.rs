@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::RawTurn;
 use super::masked_name::masked_name;
-use super::work::cue_of_work;
+use super::work_words::cue_of_work;
 use crate::redact;
 
 /// How many of the latest prompts a mark remembers: a hook may report an answer late.

@@ -5,7 +5,7 @@
 //! - [`batch`] is what is captured; [`prepare`] masks, seals and indexes it for the store.
 //! - [`deferral`] writes batches to files for the server; [`backlog`] counts them.
 //! - [`import`] finds past transcripts; [`project`] resolves the project of a folder.
-//! - [`work`] keeps what an agent did after a turn as words that the turn is found by.
+//! - [`work_words`] keeps what an agent did after a turn as words that the turn is found by.
 //! - [`seal`] has the keys by which [`sealed_text`] keeps secrets.
 
 pub mod backlog;
@@ -20,4 +20,4 @@ pub mod prepare;
 pub mod project;
 pub mod seal;
 pub mod sealed_text;
-mod work;
+mod work_words;

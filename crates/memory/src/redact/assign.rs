@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
+use super::assigned_value::{bare, name_before, quoted};
 use super::bytes::{ALNUM, WORD, class, class_at, line_start};
 use super::finding::Finding;
 use super::names::strength;
-use super::operands::{bare, name_before, quoted};
 use super::pairs;
 use super::values::{NameStrength, Style, secret};
 

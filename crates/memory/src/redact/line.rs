@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::assign::authorization;
+use super::assigned_value::{bare, quoted};
 use super::bytes::{DIGIT, find_in, holds, line_end, line_start, run_end, starts_at};
 use super::finding::Finding;
 use super::names::strength;
-use super::operands::{bare, quoted};
 use super::values::{NameStrength, Style, secret};
 
 /// Returns the secret that follows the word at `from..end`.

@@ -13,6 +13,7 @@
 
 mod announced;
 mod assign;
+mod assigned_value;
 mod bytes;
 mod decode;
 mod encoded;
@@ -23,7 +24,6 @@ mod mask;
 mod names;
 mod neighbours;
 mod numbers;
-mod operands;
 mod pairs;
 mod prose;
 mod prose_values;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use super::assigned_value::{bare, name_before, quoted};
 use super::bytes::{ALNUM, class, holds, line_end, line_start};
 use super::encoded::is_basic_credential;
 use super::finding::Finding;
 use super::names::strength;
-use super::operands::{bare, name_before, quoted};
 use super::values::{NameStrength, Style, secret};
 use super::word_list::word_list;
 

@@ -1,8 +1,8 @@
 //! Recognises random-looking tokens that are public by what surrounds them: a digest, a file name, a
 //! piece of embedded data, a key that is made to be shown.
 
+use super::assigned_value::name_before;
 use super::bytes::{ALNUM, BASE64, EQUALS, class, class_at, line_end, line_start};
-use super::operands::name_before;
 use super::word_list::word_list;
 
 const PUBLIC_PREFIXES: &[&[u8]] = word_list!("data/public_prefixes.txt");

@@ -15,7 +15,8 @@ use crate::settings::Resolved;
 pub fn sandbox(settings: &Resolved) -> Check {
     let off = settings.agents.iter().filter(|(_, agent)| agent.sandbox == Sandbox::Off);
     let trusted: Vec<&str> = off.map(|(name, _)| name.as_str()).collect();
-    let has_view = std::env::current_exe().is_ok_and(|path| hob_child::view::is_available(&path));
+    let has_view = std::env::current_exe()
+        .is_ok_and(|path| hob_child::namespace_processes::is_available(&path));
     let without = match trusted.is_empty() {
         true => String::new(),
         false => format!("; without a sandbox: {}", trusted.join(", ")),

@@ -45,7 +45,8 @@ fn sandbox(settings: &Resolved) -> SandboxConfig {
         files: home.files(),
         temporary: home.temporary(),
         private: home.agents(),
-        has_view: std::env::current_exe().is_ok_and(|path| hob_child::view::is_available(&path)),
+        has_view: std::env::current_exe()
+            .is_ok_and(|path| hob_child::namespace_processes::is_available(&path)),
         environment: std::env::vars_os().collect(),
     }
 }
