@@ -29,6 +29,9 @@ const METHOD_NOT_FOUND: i32 = -32601;
 const MAX_WAIT_AT_END: Duration = Duration::from_secs(30);
 /// How often it then checks that somebody still reads them.
 const OUTPUT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a server may take to accept the bridge to a client's tools. The server has just started the agent, so it runs;
+/// a shorter time would leave the agent without its tools when the machine is busy.
+const CLIENT_TOOLS_TIMEOUT: Duration = Duration::from_secs(30);
 /// The request id of a repeated handshake. Its answer is not passed on to the agent.
 const REPLAY_ID: &str = "hob: handshake again";
 
@@ -333,8 +336,12 @@ impl Bridge {
 }
 
 fn connect(socket: &Path, call: &Call) -> io::Result<UnixStream> {
-    let mut connection = Connection::open(socket, client::CALL_TIMEOUT)?;
-    match connection.call(call, client::CALL_TIMEOUT)? {
+    let timeout = match call {
+        Call::ClientTools { .. } => CLIENT_TOOLS_TIMEOUT,
+        _ => client::CALL_TIMEOUT,
+    };
+    let mut connection = Connection::open(socket, timeout)?;
+    match connection.call(call, timeout)? {
         Answer::Mcp => connection.into_stream(),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
