@@ -14,6 +14,9 @@ pub enum SessionCommand {
     Answer {
         request: String,
         option: String,
+        /// The fields of the form that the request has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<Value>,
     },
     /// Returns the result of a call of one of the caller's own tools.
     ToolResult {
@@ -82,11 +85,17 @@ mod tests {
 
     #[test]
     fn stored_commands_keep_their_json() {
-        let answer = SessionCommand::Answer { request: "1".to_owned(), option: "yes".to_owned() };
+        let answer = |content| SessionCommand::Answer {
+            request: "1".to_owned(),
+            option: "yes".to_owned(),
+            content,
+        };
+        let filled = r#"{"want":"answer","request":"1","option":"yes","content":{"a":1}}"#;
         for (command, json) in [
             (SessionCommand::Cancel, r#"{"want":"cancel"}"#),
             (SessionCommand::Close, r#"{"want":"close"}"#),
-            (answer, r#"{"want":"answer","request":"1","option":"yes"}"#),
+            (answer(None), r#"{"want":"answer","request":"1","option":"yes"}"#),
+            (answer(Some(serde_json::json!({"a": 1}))), filled),
         ] {
             assert_eq!(command.to_json(), json);
             assert_eq!(SessionCommand::from_json(json), command);

@@ -1,5 +1,6 @@
 //! Messages of the Agent Client Protocol that Hob writes as an agent: for `hob acp` and for `/acp`.
 
+use hob_agents::driver::form;
 use serde_json::{Value, json};
 
 /// The version of the protocol that Hob speaks.
@@ -41,21 +42,42 @@ pub fn own_update(session: &str, message: &Value) -> Option<Value> {
     Some(params)
 }
 
-/// Builds the parameters of `session/request_permission` from a `permission` event.
-pub fn permission_params(session: &str, asked: &Value) -> Value {
-    let options = asked["options"].as_array().into_iter().flatten();
-    let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
-    let options: Vec<Value> = options.map(option).collect();
-    let call = json!({"toolCallId": asked["request_id"], "title": asked["title"]});
-    json!({"sessionId": session, "toolCall": call, "options": options})
+/// Returns whether the parameters of `initialize` say that the client shows forms.
+pub fn shows_forms(params: &Value) -> bool {
+    params["clientCapabilities"]["elicitation"]["form"].is_object()
 }
 
-/// Returns the option that a client has chosen. No choice is a rejection.
-pub fn chosen_option(answer: &Value) -> &str {
+/// Builds the request that puts a `permission` event to a client: its method and its parameters. A client that shows no
+/// forms is asked for a permission in place of a form.
+pub fn question(session: &str, asked: &Value, shows_forms: bool) -> (&'static str, Value) {
+    let form = asked.get("form");
+    if let Some(form) = form.filter(|_| shows_forms) {
+        let params = json!({"sessionId": session, "mode": "form", "message": asked["title"],
+            "requestedSchema": form});
+        return ("elicitation/create", params);
+    }
+    let options = asked["options"].as_array().into_iter().flatten();
+    // A form with required fields can only be declined.
+    let can_allow = form.is_none_or(form::may_be_empty);
+    let offered = options.filter(|option| can_allow || option["kind"] != "allow_once");
+    let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
+    let options: Vec<Value> = offered.map(option).collect();
+    let call = json!({"toolCallId": asked["request_id"], "title": asked["title"]});
+    let params = json!({"sessionId": session, "toolCall": call, "options": options});
+    ("session/request_permission", params)
+}
+
+/// Returns the body of the request that answers a `permission` event, from a client's answer to its [`question`]. No
+/// choice is a rejection.
+pub fn chosen(answer: &Value) -> Value {
     let outcome = &answer["outcome"];
-    match outcome["outcome"].as_str() {
-        Some("selected") => outcome["optionId"].as_str().unwrap_or_default(),
-        _ => "reject_once",
+    match (answer["action"].as_str(), outcome["outcome"].as_str()) {
+        (Some("accept"), _) => {
+            let content = answer.get("content").filter(|content| !content.is_null());
+            json!({"option": "allow_once", "content": content.cloned().unwrap_or(json!({}))})
+        }
+        (None, Some("selected")) => json!({"option": outcome["optionId"]}),
+        _ => json!({"option": "reject_once"}),
     }
 }
 

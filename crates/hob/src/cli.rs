@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use nix::sys::stat::{Mode, umask};
 
-use crate::commands::answer::Verdict;
 use crate::commands::{self, Context, Exit};
 use crate::printer::errln;
 use crate::{hook_runner, settings};
@@ -17,8 +16,8 @@ use crate::{hook_runner, settings};
 #[command(after_help = "\
 Hob keeps all its files in its home folder, $HOB_HOME (default: ~/.hob).
 
-Hob takes each setting from a flag, an environment variable (HOB_...), $HOB_HOME/config.toml or its default, in \
-this order. `hob doctor` prints every setting with its source.
+Hob takes each setting from the first of these that has it: a flag, an environment variable (HOB_...), \
+$HOB_HOME/config.toml, the default. `hob doctor` prints every setting with its source.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 3 server not running (for `hob serve`: already \
 running).")]
@@ -39,7 +38,7 @@ enum Command {
     Sessions(commands::sessions::Args),
     Attach(commands::attach::Args),
     /// Approve an agent's permission request
-    Allow(commands::answer::Args),
+    Allow(commands::answer::AllowArgs),
     /// Deny an agent's permission request
     Deny(commands::answer::Args),
     Agents(commands::agents::Args),
@@ -102,12 +101,8 @@ pub fn run() -> ExitCode {
         Command::Stop(args) => plain(&|context| commands::stop::run(context, &args)),
         Command::Open(args) => plain(&|context| commands::open::run(context, &args)),
         Command::Logs(args) => plain(&|context| commands::logs::run(context, &args)),
-        Command::Allow(args) => {
-            plain(&|context| commands::answer::run(context, &args, Verdict::Allow))
-        }
-        Command::Deny(args) => {
-            plain(&|context| commands::answer::run(context, &args, Verdict::Deny))
-        }
+        Command::Allow(args) => plain(&|context| commands::answer::allow(context, &args)),
+        Command::Deny(args) => plain(&|context| commands::answer::deny(context, &args)),
         Command::Agents(args) => plain(&|context| commands::agents::run(context, &args)),
         Command::Config(args) => plain(&|context| commands::config::run(context, &args)),
         Command::Remember(args) => plain(&|context| commands::notes::remember(context, &args)),

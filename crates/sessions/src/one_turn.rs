@@ -74,7 +74,8 @@ impl OneTurn {
                 }
                 AgentEvent::PermissionRequested(ask) => {
                     let option = rejection(&ask);
-                    agent.send(AgentCommand::AnswerPermission { request: ask.id, option });
+                    let request = ask.id;
+                    agent.send(AgentCommand::AnswerPermission { request, option, content: None });
                 }
                 AgentEvent::TurnEnded(Ok(stop_reason)) => {
                     let usage = reader.usage(&mut 0.0);

@@ -148,7 +148,7 @@ impl Translator {
                 self.requests += 1;
                 Some(stream_json::interrupt_request(&format!("hob-{}", self.requests)))
             }
-            AgentCommand::AnswerPermission { request, option } => {
+            AgentCommand::AnswerPermission { request, option, .. } => {
                 let input = self.asked.remove(&request)?;
                 Some(match option.as_deref() {
                     Some("allow") => stream_json::allow_response(&request, &input),
@@ -221,7 +221,7 @@ impl Translator {
             option("allow", "Allow", PermissionOptionKind::AllowOnce),
             option("reject", "Reject", PermissionOptionKind::RejectOnce),
         ];
-        let request = PermissionRequest { id, title, options };
+        let request = PermissionRequest { id, title, options, form: None };
         vec![AgentEvent::Message(message.to_string()), AgentEvent::PermissionRequested(request)]
     }
 
@@ -331,6 +331,7 @@ mod tests {
         let answer = |option: &str| AgentCommand::AnswerPermission {
             request: "r1".into(),
             option: Some(option.into()),
+            content: None,
         };
         let allowed = translator.command(answer("allow")).unwrap();
         assert_eq!(allowed["response"]["response"]["updatedInput"], json!({"command": "x"}));

@@ -1,5 +1,6 @@
 //! A live agent as its caller sees it: commands in, events out.
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::app_permits::AppPermit;
@@ -32,6 +33,8 @@ pub enum AgentCommand {
     AnswerPermission {
         request: String,
         option: Option<String>,
+        /// The fields of the form that the request has.
+        content: Option<Value>,
     },
     /// End the conversation for good.
     Close,
@@ -69,6 +72,9 @@ pub struct PermissionRequest {
     /// The action, in the agent's words.
     pub title: String,
     pub options: Vec<PermissionOption>,
+    /// What the agent wants to know: a JSON schema of an object with plain fields. The answer that allows the request has
+    /// them.
+    pub form: Option<Value>,
 }
 
 /// An answer that an agent accepts to a [`PermissionRequest`].

@@ -7,6 +7,7 @@ pub mod claude_print;
 mod claude_stream;
 mod claude_tui;
 mod dispatch;
+pub mod form;
 mod live_agent;
 mod start;
 

@@ -89,7 +89,10 @@ impl AcpServer {
 
     async fn call(&self, method: &str, params: &Value) -> Result<Value, AcpError> {
         match method {
-            "initialize" => Ok(acp_protocol::initialize()),
+            "initialize" => {
+                self.editor.introduce(params);
+                Ok(acp_protocol::initialize())
+            }
             "authenticate" => Ok(json!({})),
             "session/new" => self.new_session(params).await,
             "session/load" => self.load(params).await,

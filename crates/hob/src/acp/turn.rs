@@ -72,15 +72,18 @@ impl Turns<'_> {
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
     async fn ask_permission(&self, asked: Value) {
         let request = asked["request_id"].as_str().unwrap_or_default();
-        let params = acp_protocol::permission_params(self.session, &asked);
-        let answer = self.editor.ask("session/request_permission", params).await;
-        let answer = answer.unwrap_or_default();
-        let chosen = acp_protocol::chosen_option(&answer);
+        let forms = self.editor.shows_forms();
+        let (method, params) = acp_protocol::question(self.session, &asked, forms);
+        let answer = self.editor.ask(method, params).await.unwrap_or_default();
         let path = format!("/sessions/{}/permissions/{request}", self.session);
-        let body = json!({"option": chosen});
-        if let Ok(mut client) = owner_client::connect(self.socket).await {
+        let Ok(mut client) = owner_client::connect(self.socket).await else { return };
+        // If the answer does not fit its question, the question is declined.
+        for body in [acp_protocol::chosen(&answer), json!({"option": "reject_once"})] {
+            let sent = client.ask(Method::POST, &path, "application/json", Some(&body)).await;
             // Another client may have answered it; the turn goes on.
-            let _ = owner_client::request(&mut client, Method::POST, &path, Some(&body)).await;
+            if !matches!(sent, Ok(reply) if reply.status == 400) {
+                return;
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use hob_gateway::acp_protocol::INTERNAL_ERROR;
+use hob_gateway::acp_protocol::{self, INTERNAL_ERROR};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -38,6 +38,8 @@ struct EditorState {
     next_id: u64,
     /// Requests to the editor that wait for their answers.
     waiting: HashMap<u64, oneshot::Sender<Value>>,
+    /// Whether the editor shows forms.
+    shows_forms: bool,
 }
 
 impl Editor {
@@ -74,6 +76,15 @@ impl Editor {
         };
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         answer.await.ok()?.get("result").cloned()
+    }
+
+    /// Notes what the parameters of `initialize` say of the editor.
+    pub fn introduce(&self, params: &Value) {
+        self.state().shows_forms = acp_protocol::shows_forms(params);
+    }
+
+    pub fn shows_forms(&self) -> bool {
+        self.state().shows_forms
     }
 
     /// Takes the answer to an earlier request.

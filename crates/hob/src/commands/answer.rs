@@ -35,9 +35,18 @@ pub struct Args {
     json: bool,
 }
 
+#[derive(ClapArgs)]
+pub struct AllowArgs {
+    #[command(flatten)]
+    args: Args,
+    /// Fields of the form that the agent wants filled in, as a JSON object; `--list --json` shows the form
+    #[arg(long, value_name = "JSON", conflicts_with = "list")]
+    content: Option<String>,
+}
+
 /// What the owner decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+enum Verdict {
     Allow,
     Deny,
 }
@@ -59,7 +68,10 @@ impl Verdict {
             Verdict::Allow => ("reject", "hob deny"),
             Verdict::Deny => ("allow", "hob allow"),
         };
-        anyhow::ensure!(!kind.starts_with(opposite), "{option}: use `{command}` for this option");
+        anyhow::ensure!(
+            !kind.starts_with(opposite),
+            "{option}: this command does not accept this option; use `{command}`"
+        );
         Ok(())
     }
 
@@ -72,12 +84,27 @@ impl Verdict {
     }
 }
 
-pub fn run(context: &Context, args: &Args, verdict: Verdict) -> anyhow::Result<Exit> {
+pub fn allow(context: &Context, args: &AllowArgs) -> anyhow::Result<Exit> {
+    let content = args.content.as_deref().map(serde_json::from_str).transpose();
+    let content = content.map_err(|error| anyhow::anyhow!("--content: not JSON: {error}"))?;
+    run(context, &args.args, Verdict::Allow, content)
+}
+
+pub fn deny(context: &Context, args: &Args) -> anyhow::Result<Exit> {
+    run(context, args, Verdict::Deny, None)
+}
+
+fn run(
+    context: &Context,
+    args: &Args,
+    verdict: Verdict,
+    content: Option<Value>,
+) -> anyhow::Result<Exit> {
     // An agent must not answer its own question.
     refuse_agents(context, verdict.command())?;
     let outcome = memory::runtime()?.block_on(async {
         let mut client = owner_client::connect(&context.settings.socket).await?;
-        answer(&mut client, args, verdict).await
+        answer(&mut client, args, verdict, content).await
     });
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
@@ -88,7 +115,12 @@ pub fn run(context: &Context, args: &Args, verdict: Verdict) -> anyhow::Result<E
     }
 }
 
-async fn answer(client: &mut Client, args: &Args, verdict: Verdict) -> anyhow::Result<Exit> {
+async fn answer(
+    client: &mut Client,
+    args: &Args,
+    verdict: Verdict,
+    content: Option<Value>,
+) -> anyhow::Result<Exit> {
     let waiting = waiting(client, args.session.as_deref()).await?;
     if args.list {
         print_list(&waiting, args.json);
@@ -117,7 +149,10 @@ async fn answer(client: &mut Client, args: &Args, verdict: Verdict) -> anyhow::R
     let path = format!("/admin/sessions/{}/permissions/{request_id}", text("session_id"));
     let option = args.option.as_deref().unwrap_or(verdict.option());
     verdict.check_option(request, option)?;
-    let body = json!({"option": option});
+    let mut body = json!({"option": option});
+    if let Some(content) = content {
+        body["content"] = content;
+    }
     owner_client::request(client, Method::POST, &path, Some(&body)).await?;
     if args.json {
         let mut answered = request.clone();
@@ -149,7 +184,8 @@ async fn waiting(client: &mut Client, session: Option<&str>) -> anyhow::Result<V
         for request in open_requests(&events) {
             waiting.push(json!({"session_id": session_id, "app": session["app"],
                 "agent": session["agent"], "request_id": request["request_id"],
-                "title": request["title"], "options": request["options"]}));
+                "title": request["title"], "options": request["options"],
+                "form": request["form"]}));
         }
     }
     Ok(waiting)

@@ -22,6 +22,8 @@ struct EditorClient {
     permits: &'static str,
     /// The titles that it was asked about.
     asked: Vec<String>,
+    /// How it answers forms.
+    form: Value,
 }
 
 impl EditorClient {
@@ -41,13 +43,18 @@ impl EditorClient {
         });
         let stdin = child.stdin.take();
         let (permits, asked) = ("reject_once", Vec::new());
-        let mut editor = EditorClient { child, stdin, lines, last: 0, permits, asked };
+        let form = Value::Null;
+        let mut editor = EditorClient { child, stdin, lines, last: 0, permits, asked, form };
         let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}});
+        editor.introduce(capabilities);
+        editor
+    }
+
+    fn introduce(&mut self, capabilities: Value) {
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
-        let (answer, _) = editor.call("initialize", params);
+        let (answer, _) = self.call("initialize", params);
         assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
         assert_eq!(answer["result"]["agentCapabilities"]["loadSession"], true);
-        editor
     }
 
     fn send(&mut self, message: &Value) {
@@ -75,6 +82,14 @@ impl EditorClient {
                     let option = options.find(|option| option["kind"] == self.permits).unwrap();
                     let outcome = json!({"outcome": "selected", "optionId": option["optionId"]});
                     let result = json!({"outcome": outcome});
+                    self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+                }
+                Some("elicitation/create") => {
+                    let params = &message["params"];
+                    assert_eq!(params["mode"], "form", "{params}");
+                    assert!(params["requestedSchema"]["properties"].is_object(), "{params}");
+                    self.asked.push(params["message"].to_string());
+                    let result = self.form.clone();
                     self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
                 }
                 Some(other) => panic!("unknown method {other}"),
@@ -189,6 +204,43 @@ fn editor_answers_permission_requests_and_cancels() {
     );
     let (answer, _) = editor.answer();
     assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+}
+
+/// An agent's form is the editor's form. An editor that shows none can decline it, or allow it if nothing is required.
+#[test]
+fn editor_fills_in_forms() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let session = editor.new_session(&api.home);
+    let form = |required: &str| {
+        format!(
+            r#"[[request elicitation/create {{"mode":"form","message":"Which port?","requestedSchema":{{"type":"object","properties":{{"port":{{"type":"integer"}}}},"required":{required}}}}}]]"#
+        )
+    };
+    let ask = |editor: &mut EditorClient, required: &str| {
+        let (answer, updates) = editor.prompt(&session, &form(required));
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let said = texts(&updates, "agent_message_chunk");
+        serde_json::from_str::<Value>(&said).unwrap_or_else(|_| panic!("{said}"))
+    };
+    assert_eq!(ask(&mut editor, r#"["port"]"#), json!({"action": "decline"}));
+    editor.permits = "allow_once";
+    assert_eq!(ask(&mut editor, "[]"), json!({"action": "accept", "content": {}}));
+    editor.introduce(json!({"elicitation": {"form": {}}}));
+    for (answer, expect) in [
+        (
+            json!({"action": "accept", "content": {"port": 1}}),
+            json!({"action": "accept", "content": {"port": 1}}),
+        ),
+        (json!({"action": "decline"}), json!({"action": "decline"})),
+        (json!({"action": "cancel"}), json!({"action": "decline"})),
+        // It does not fit the form.
+        (json!({"action": "accept", "content": {"port": "x"}}), json!({"action": "decline"})),
+    ] {
+        editor.form = answer.clone();
+        assert_eq!(ask(&mut editor, r#"["port"]"#), expect, "{answer}");
+    }
+    assert_eq!(editor.asked.len(), 6);
 }
 
 /// An editor that left while a turn ran, and comes back, sees the rest of it and is asked what is still open.

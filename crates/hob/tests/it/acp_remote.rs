@@ -46,6 +46,10 @@ impl Editor {
                 let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
                 self.socket
                     .send_json(&json!({"jsonrpc": "2.0", "id": message["id"], "result": outcome}));
+            } else if message["method"] == "elicitation/create" {
+                let filled = json!({"action": "accept", "content": {"port": 1}});
+                self.socket
+                    .send_json(&json!({"jsonrpc": "2.0", "id": message["id"], "result": filled}));
             } else if message["id"] == id && message["method"].is_null() {
                 return (others, message);
             }
@@ -78,7 +82,9 @@ fn said(messages: &[Value]) -> String {
 fn editor_works_over_a_web_socket() {
     let api = api("");
     let mut editor = Editor::connect(&api, "?agent=acp");
-    let ready = editor.call("initialize", json!({"protocolVersion": 1}));
+    let capabilities = json!({"elicitation": {"form": {}}});
+    let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
+    let ready = editor.call("initialize", params);
     assert_eq!(
         (&ready["protocolVersion"], &ready["agentInfo"]["name"]),
         (&json!(1), &json!("hob"))
@@ -91,6 +97,9 @@ fn editor_works_over_a_web_socket() {
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert!(said(&messages).starts_with("onepermission touch x: yes"), "{}", said(&messages));
     assert!(messages.iter().all(|message| message["params"]["sessionId"] == *session));
+    let form = r#"[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"}}}}]]"#;
+    let (messages, _) = editor.prompt(session, form);
+    assert_eq!(said(&messages), r#"{"action":"accept","content":{"port":1}}"#);
     // The session is one of the app's sessions.
     assert_eq!(api.ask(session.as_str().unwrap(), "two"), "echo: two");
     let listed = editor.call("session/list", json!({}));

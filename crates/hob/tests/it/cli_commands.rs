@@ -160,6 +160,17 @@ fn waiting_question_is_answered_from_the_shell() {
         let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
         assert_eq!(last["text"], format!("permission touch x: {chosen} then"));
     }
+    let form = r#"[[request elicitation/create {"mode":"form","message":"Port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"}},"required":["port"]}}]]"#;
+    let mut stream = api.stream_turn(&ids[0], form);
+    stream.until(|event| event.kind == "permission");
+    for (content, expect) in [("{}", "content.port"), ("port=1", "--content")] {
+        let refused = api.home.run(&["allow", "--content", content]);
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && error.contains(expect), "{error}");
+    }
+    assert!(api.home.run(&["allow", "--content", r#"{"port": 1}"#]).status.success());
+    let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
+    assert_eq!(last["text"], r#"{"action":"accept","content":{"port":1}}"#);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Permission requests of agents.
 
 use hob_testkit::server::Answer;
-use hob_testkit::wait_until;
+use hob_testkit::{EventStream, wait_until};
 use serde_json::{Value, json};
 
 use crate::api::*;
@@ -15,7 +15,70 @@ backend_tests!([file, cluster]: [
     unanswered_permission_request_is_denied,
     cancel_withdraws_the_permission_request,
     close_withdraws_the_permission_request,
+    agent_asks_for_the_fields_of_a_form,
+    form_is_not_offered_to_a_session_that_asks_no_one,
 ]);
+
+/// A prompt whose agent asks for a form, and says what it got.
+const FORM: &str = r#"[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"},"host":{"type":"string"}},"required":["port"]}}]]"#;
+
+/// A form is a permission request with a schema. Its answer is checked and reaches the agent.
+fn agent_asks_for_the_fields_of_a_form(backend: Backend) {
+    let api = backend.api("");
+    let id = asking(&api);
+    let fill = |request: &Value, body: &Value| {
+        let request = request.as_str().unwrap();
+        api.post(&format!("/sessions/{id}/permissions/{request}"), body)
+    };
+    let asked = |stream: &mut EventStream| {
+        stream.until(|event| event.kind == "permission").pop().unwrap().json()
+    };
+    let text = |stream: &mut EventStream| {
+        let end = stream.until(|event| event.kind == "turn").pop().unwrap().json();
+        end["text"].as_str().unwrap().to_owned()
+    };
+    let mut stream = api.stream_turn(&id, FORM);
+    let question = asked(&mut stream);
+    assert_eq!(question["title"], "Which port?");
+    assert_eq!(question["form"]["properties"]["port"]["type"], "integer", "{question}");
+    let request = &question["request_id"];
+    for (content, expect) in [
+        (json!({}), "content.port: is required"),
+        (json!({"port": "x"}), "content.port: must be an integer"),
+        (json!({"port": 1, "colour": "red"}), "content.colour"),
+        (json!([1]), "content"),
+    ] {
+        let answer = fill(request, &json!({"option": "accept", "content": content}));
+        assert_error(&answer, 400, "bad_request", expect);
+    }
+    let declined = fill(request, &json!({"option": "decline", "content": {"port": 1}}));
+    assert_error(&declined, 400, "bad_request", "content");
+    let filled = json!({"port": 8080, "host": "here"});
+    let answer = fill(request, &json!({"option": "accept", "content": filled}));
+    assert_eq!(answer.json(), json!({"ok": true}));
+    let got: Value = serde_json::from_str(&text(&mut stream)).unwrap();
+    assert_eq!(got, json!({"action": "accept", "content": filled}));
+    let log = api.log(&id);
+    let noted = log.iter().rfind(|event| event["event"] == "permission").unwrap();
+    assert_eq!((&noted["option"], &noted["content"]), (&json!("accept"), &filled));
+
+    let mut stream = api.stream_turn(&id, FORM);
+    let request = asked(&mut stream)["request_id"].clone();
+    assert_eq!(fill(&request, &json!({"option": "reject_once"})).status, 200);
+    assert_eq!(text(&mut stream), r#"{"action":"decline"}"#);
+    // Forms are the only kind of question that Hob puts to its caller.
+    let url = r#"[[request elicitation/create {"mode":"url","message":"Log in","url":"https://x.example","elicitationId":"1"}]]"#;
+    assert!(api.ask(&id, url).contains("forms only"), "{}", api.ask(&id, url));
+}
+
+/// Agents are told of forms only where somebody is asked. One that sends a form all the same is declined.
+fn form_is_not_offered_to_a_session_that_asks_no_one(backend: Backend) {
+    let api = backend.api("");
+    for policy in ["deny", "allow"] {
+        let id = api.create(&json!({"agent": "acp", "permissions": policy}));
+        assert_eq!(api.ask(&id, FORM), r#"{"action":"decline"}"#, "{policy}");
+    }
+}
 
 fn asking(api: &Api) -> String {
     api.create(&json!({"agent": "acp", "permissions": "ask"}))

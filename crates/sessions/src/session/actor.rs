@@ -113,7 +113,8 @@ impl Actor {
             }
             AgentEvent::PermissionRequested(ask) => {
                 let option = rejection(&ask);
-                self.host.tell(AgentCommand::AnswerPermission { request: ask.id, option });
+                let request = ask.id;
+                self.host.tell(AgentCommand::AnswerPermission { request, option, content: None });
             }
             AgentEvent::Exited(gone) => {
                 tracing::warn!(session = %handle.id, how = gone.status, "an idle agent ended");

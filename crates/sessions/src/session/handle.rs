@@ -11,6 +11,7 @@ use hob_domain::session::{
     EventRange, NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
 };
 use hob_domain::{AppName, Lease, StoreError, Timestamp};
+use serde_json::Value;
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +77,8 @@ pub(super) enum SessionUpdate {
 pub(super) struct PermissionAnswer {
     pub ask: String,
     pub option: String,
+    /// The fields of the form that the request has.
+    pub content: Option<Value>,
 }
 
 struct HandleState {
@@ -114,7 +117,11 @@ pub(super) enum CancelTarget {
 #[derive(Debug)]
 pub(super) enum AnswerError {
     UnknownRequest,
-    UnknownOption { options: Vec<String> },
+    UnknownOption {
+        options: Vec<String>,
+    },
+    /// The fields do not fit the form.
+    InvalidContent(String),
 }
 
 impl SessionHandle {
@@ -269,14 +276,21 @@ impl SessionHandle {
     }
 
     /// Answers an open permission request with an option's id or kind.
-    pub fn answer(&self, ask: &str, option: &str) -> Result<(), AnswerError> {
+    pub fn answer(
+        &self,
+        ask: &str,
+        option: &str,
+        content: Option<Value>,
+    ) -> Result<(), AnswerError> {
         let mut state = self.state();
         let open = state.asks.get(ask).ok_or(AnswerError::UnknownRequest)?;
         let Some(offer) = permission::find_option(open, option) else {
             let options = open.options.iter().map(|offer| offer.id.clone()).collect();
             return Err(AnswerError::UnknownOption { options });
         };
-        let answer = PermissionAnswer { ask: ask.to_owned(), option: offer.id.clone() };
+        permission::check_content(open, offer, content.as_ref())
+            .map_err(AnswerError::InvalidContent)?;
+        let answer = PermissionAnswer { ask: ask.to_owned(), option: offer.id.clone(), content };
         state.asks.remove(ask);
         let _ = self.answers.send(answer);
         Ok(())

@@ -8,7 +8,7 @@ use hob_domain::session::{
     DeleteFilter, EventKind, SessionId, TurnEnding, TurnState, TurnUsage, turn_event,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::actor::{Actor, AgentStart};
 use super::context::SessionContext;
@@ -57,8 +57,8 @@ impl LocalSessions {
                 let now = self.close(handle).await?;
                 Ok(CommandOutcome::Closed { now })
             }
-            SessionCommand::Answer { request, option } => {
-                answer(handle, &request, &option)?;
+            SessionCommand::Answer { request, option, content } => {
+                answer(handle, &request, &option, content)?;
                 Ok(CommandOutcome::Answered)
             }
             SessionCommand::ToolResult { call, content, is_error } => {
@@ -265,11 +265,17 @@ impl LocalSessions {
 }
 
 /// Answers a permission request of a session.
-fn answer(handle: &SessionHandle, request: &str, option: &str) -> Result<(), SessionError> {
-    handle.answer(request, option).map_err(|error| match error {
+fn answer(
+    handle: &SessionHandle,
+    request: &str,
+    option: &str,
+    content: Option<Value>,
+) -> Result<(), SessionError> {
+    handle.answer(request, option, content).map_err(|error| match error {
         AnswerError::UnknownRequest => SessionError::NotFound,
         AnswerError::UnknownOption { options } => {
             SessionError::Invalid(format!("option: must be one of {}", options.join(", ")))
         }
+        AnswerError::InvalidContent(error) => SessionError::Invalid(error),
     })
 }

@@ -150,16 +150,19 @@ impl Sessions {
         Ok(matches!(outcome, Some(CommandOutcome::Closed { now: true })))
     }
 
-    /// Answers an agent's permission request with one of its options, by id or by kind.
+    /// Answers an agent's permission request with one of its options, by id or by kind, and with the fields of the form
+    /// if the request has one.
     pub async fn answer(
         &self,
         app: &AppName,
         id: &SessionId,
         request: &str,
         option: &str,
+        content: Option<Value>,
     ) -> Result<(), SessionError> {
         let (request, option) = (request.to_owned(), option.to_owned());
-        let outcome = self.execute(app, id, SessionCommand::Answer { request, option }).await?;
+        let command = SessionCommand::Answer { request, option, content };
+        let outcome = self.execute(app, id, command).await?;
         outcome.map(drop).ok_or(SessionError::NotFound)
     }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::agent_host::AgentHost;
 use super::events::audit_event;
 use super::handle::{PermissionAnswer, RunningTurn};
-use super::permission::{self, Decision};
+use super::permission::{self, Decision, Settled};
 use super::tool_calls::{call_event, next_tool_call, policy_for};
 use super::turn_progress::{
     NotPrompted, StopCause, TurnOutcome, TurnProgress, TurnStart, TurnStep,
@@ -274,9 +274,10 @@ impl<'a> TurnRunner<'a> {
                         return Ok(outcome);
                     }
                 }
-                TurnStep::Answered(PermissionAnswer { ask, option }) => {
+                TurnStep::Answered(PermissionAnswer { ask, option, content }) => {
                     progress.asks.remove(&ask);
-                    self.settle_request(&progress, &ask, Some(option), "caller").await;
+                    let answer = Settled { option: Some(option), content, by: "caller" };
+                    self.settle_request(&progress, &ask, answer).await;
                 }
                 TurnStep::ToolCalled(call) => {
                     let is_recorded = self.record(call_event(turn.index, &call)).await;
@@ -340,7 +341,7 @@ impl<'a> TurnRunner<'a> {
         }
         let asks: Vec<String> = progress.asks.drain().map(|(ask, _)| ask).collect();
         for ask in asks {
-            self.settle_request(progress, &ask, None, "cancel").await;
+            self.settle_request(progress, &ask, Settled::by("cancel", None)).await;
         }
     }
 
@@ -418,25 +419,17 @@ impl<'a> TurnRunner<'a> {
         let policy = policy_for(&ask, policy, self.host.tool_exchange().as_deref());
         match permission::decide(policy, &ask) {
             _ if progress.stop.is_some() => {
-                self.settle_request(progress, &ask.id, None, "cancel").await;
+                self.settle_request(progress, &ask.id, Settled::by("cancel", None)).await;
             }
             Decision::Answer(option) => {
-                self.settle_request(progress, &ask.id, option, "policy").await;
+                self.settle_request(progress, &ask.id, Settled::by("policy", option)).await;
             }
             Decision::AskCaller => {
-                let options: Vec<_> = ask
-                    .options
-                    .iter()
-                    .map(|offer| {
-                        json!({"option": offer.id, "name": offer.name, "kind": offer.kind.as_str()})
-                    })
-                    .collect();
-                let body = json!({"request_id": ask.id, "turn_index": progress.turn,
-                    "status": "asked", "title": ask.title, "options": options});
+                let event = permission::asked_event(progress.turn, &ask);
                 let timeout = self.host.context.options.limits.permission_timeout;
                 progress.asks.insert(ask.id.clone(), Instant::now() + timeout);
                 self.host.handle.open_request(ask);
-                self.record(audit_event(EventKind::Permission, Some(progress.turn), body)).await;
+                self.record(event).await;
             }
         }
     }
@@ -447,23 +440,18 @@ impl<'a> TurnRunner<'a> {
         // A request that is no longer open was answered at the last moment.
         if let Some(ask) = self.host.handle.close_request(ask) {
             let option = permission::rejection(&ask);
-            self.settle_request(progress, &ask.id, option, "timeout").await;
+            self.settle_request(progress, &ask.id, Settled::by("timeout", option)).await;
         }
     }
 
     /// Answers the agent's permission request, and records who decided.
-    async fn settle_request(
-        &mut self,
-        progress: &TurnProgress,
-        ask: &str,
-        option: Option<String>,
-        by: &str,
-    ) {
+    async fn settle_request(&mut self, progress: &TurnProgress, ask: &str, answer: Settled) {
         self.host.handle.close_request(ask);
-        let body = json!({"request_id": ask, "turn_index": progress.turn, "status": "answered",
-            "option": option, "by": by});
-        self.host.tell(AgentCommand::AnswerPermission { request: ask.to_owned(), option });
-        self.record(audit_event(EventKind::Permission, Some(progress.turn), body)).await;
+        let event = permission::answered_event(progress.turn, ask, &answer);
+        let Settled { option, content, .. } = answer;
+        let request = ask.to_owned();
+        self.host.tell(AgentCommand::AnswerPermission { request, option, content });
+        self.record(event).await;
     }
 
     async fn record_stall(&mut self, progress: &TurnProgress, text: &str) {

@@ -3,20 +3,16 @@
 use std::collections::HashMap;
 
 use agent_client_protocol::v1::schema::{
-    self, CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest,
-    RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome, SessionId,
-    TextContent,
+    CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest, SessionId, TextContent,
 };
 use hob_child::StopLadder;
 use serde_json::Value;
 use std::time::Duration;
 
-use super::connection::{Asked, Connection};
+use super::connection::Connection;
+use super::questions::Question;
 use super::setup::{self, Conversation};
-use crate::driver::live_agent::{
-    AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent, PermissionOption,
-    PermissionOptionKind, PermissionRequest,
-};
+use crate::driver::live_agent::{AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent};
 use crate::driver::start::{StartError, StartOptions};
 use crate::json_lines::{JsonLine, LineError, LineKind};
 
@@ -95,15 +91,15 @@ struct AcpAgent {
     prompt: Option<Value>,
     /// How many prompts were sent.
     prompts: u64,
-    /// Permission requests that wait for an answer.
-    asked: HashMap<String, Asked>,
+    /// Questions that wait for an answer.
+    asked: HashMap<String, Question>,
 }
 
 /// The next input of the agent task.
 enum Next {
     Command(Option<AgentCommand>),
     Line(Option<Result<JsonLine, LineError>>),
-    Asked(Box<Asked>),
+    Asked(Question),
 }
 
 impl AcpAgent {
@@ -112,9 +108,9 @@ impl AcpAgent {
             let next = tokio::select! {
                 biased;
                 command = channels.commands.recv() => Next::Command(command),
-                // The message of a permission request comes before the request itself.
+                // The message of a question comes before the question itself.
                 line = self.connection.lines.recv() => Next::Line(line),
-                Some(asked) = self.connection.asks.recv() => Next::Asked(Box::new(asked)),
+                Some(question) = self.connection.questions.recv() => Next::Asked(question),
             };
             match next {
                 Next::Command(None) => break,
@@ -144,10 +140,10 @@ impl AcpAgent {
                         break;
                     }
                 }
-                Next::Asked(asked) => {
-                    let ask = asked.ask();
-                    self.asked.insert(ask.id.clone(), *asked);
-                    if !channels.send(vec![AgentEvent::PermissionRequested(ask)], None).await {
+                Next::Asked(question) => {
+                    let request = question.request();
+                    self.asked.insert(request.id.clone(), question);
+                    if !channels.send(vec![AgentEvent::PermissionRequested(request)], None).await {
                         break;
                     }
                 }
@@ -174,12 +170,12 @@ impl AcpAgent {
             AgentCommand::Cancel => {
                 let _ = wire.send_notification(CancelNotification::new(self.session.clone()));
                 for (_, asked) in self.asked.drain() {
-                    asked.answer(None);
+                    asked.answer(None, None);
                 }
             }
-            AgentCommand::AnswerPermission { request, option } => {
+            AgentCommand::AnswerPermission { request, option, content } => {
                 if let Some(asked) = self.asked.remove(&request) {
-                    asked.answer(option);
+                    asked.answer(option, content);
                 }
             }
             AgentCommand::Close => {}
@@ -231,40 +227,6 @@ fn read_turn_end(text: &str) -> Result<String, String> {
         });
     }
     Ok(value["result"]["stopReason"].as_str().unwrap_or("end_turn").to_owned())
-}
-
-impl Asked {
-    fn ask(&self) -> PermissionRequest {
-        let options = self.request.options.iter().map(|option| PermissionOption {
-            id: option.option_id.to_string(),
-            name: option.name.clone(),
-            kind: kind(option),
-        });
-        let title = self.request.tool_call.fields.title.clone().unwrap_or_default();
-        PermissionRequest {
-            id: self.responder.raw_id().to_string(),
-            title,
-            options: options.collect(),
-        }
-    }
-
-    fn answer(self, option: Option<String>) {
-        let outcome = match option {
-            Some(id) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(id)),
-            None => RequestPermissionOutcome::Cancelled,
-        };
-        let _ = self.responder.respond(RequestPermissionResponse::new(outcome));
-    }
-}
-
-fn kind(option: &schema::PermissionOption) -> PermissionOptionKind {
-    match option.kind {
-        schema::PermissionOptionKind::AllowOnce => PermissionOptionKind::AllowOnce,
-        schema::PermissionOptionKind::AllowAlways => PermissionOptionKind::AllowAlways,
-        schema::PermissionOptionKind::RejectOnce => PermissionOptionKind::RejectOnce,
-        schema::PermissionOptionKind::RejectAlways => PermissionOptionKind::RejectAlways,
-        _ => PermissionOptionKind::Other,
-    }
 }
 
 #[cfg(test)]

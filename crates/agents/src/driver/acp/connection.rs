@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    CreateTerminalRequest, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
-    RequestPermissionRequest, RequestPermissionResponse, TerminalOutputRequest,
+    CreateElicitationRequest, CreateTerminalRequest, KillTerminalRequest, ReadTextFileRequest,
+    ReleaseTerminalRequest, RequestPermissionRequest, TerminalOutputRequest,
     WaitForTerminalExitRequest, WriteTextFileRequest,
 };
-use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, ConnectTo, Lines, on_receive_request};
 use hob_child::Child;
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -19,6 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::PendingAnswers;
 use super::files::FileAccess;
+use super::questions::Question;
 use super::replay::{LineUse, ReplayFilter};
 use super::terminals::AgentTerminals;
 use crate::app_permits::PermitsOfApp;
@@ -30,18 +31,12 @@ const MAX_PENDING_LINES: usize = 32;
 /// Lines that may wait for the protocol library.
 const MAX_LIBRARY_LINES: usize = 32;
 
-/// A permission request with its responder.
-pub(super) struct Asked {
-    pub request: RequestPermissionRequest,
-    pub responder: Responder<RequestPermissionResponse>,
-}
-
 /// A live agent's process and streams. Dropping it ends the process tree.
 pub(super) struct Connection {
     pub child: Child,
     pub wire: ConnectionTo<Agent>,
     pub lines: mpsc::Receiver<Result<JsonLine, LineError>>,
-    pub asks: mpsc::UnboundedReceiver<Asked>,
+    pub questions: mpsc::UnboundedReceiver<Question>,
     /// Decides which of the agent's lines are reported. Lines of the handshake never are.
     pub replay: Arc<ReplayFilter>,
     writing: Arc<Writing>,
@@ -55,7 +50,7 @@ impl Connection {
         let stdout = child.stdout.take().ok_or_else(|| internal("the agent has no output"))?;
         let (for_library, library) = mpsc::channel(MAX_LIBRARY_LINES);
         let (lines_sender, lines) = mpsc::channel(MAX_PENDING_LINES);
-        let (asks_sender, asks) = mpsc::unbounded_channel();
+        let (questions_sender, questions) = mpsc::unbounded_channel();
         let replay = Arc::new(ReplayFilter::new());
         let closed = CancellationToken::new();
         let answers = Arc::new(PendingAnswers::default());
@@ -76,7 +71,7 @@ impl Connection {
         let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden);
         let terminals = AgentTerminals::new(start, file_access.clone());
         let (wire_sender, mut wire) = oneshot::channel();
-        let handlers = Handlers { file_access, terminals, asks: asks_sender, answers };
+        let handlers = Handlers { file_access, terminals, questions: questions_sender, answers };
         let mut library = Box::pin(handlers.serve(transport, wire_sender, closed.clone()));
         // The first poll yields the connection handle; a task runs the rest.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -91,7 +86,7 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, asks, replay, writing, input })
+        Ok(Connection { child, wire, lines, questions, replay, writing, input })
     }
 
     /// Returns what is known about prompts that were written.
@@ -110,7 +105,7 @@ impl Connection {
 struct Handlers {
     file_access: FileAccess,
     terminals: AgentTerminals,
-    asks: mpsc::UnboundedSender<Asked>,
+    questions: mpsc::UnboundedSender<Question>,
     answers: Arc<PendingAnswers>,
 }
 
@@ -122,7 +117,8 @@ impl Handlers {
         wire_sender: oneshot::Sender<ConnectionTo<Agent>>,
         closed: CancellationToken,
     ) -> Result<(), agent_client_protocol::Error> {
-        let Handlers { file_access, terminals, asks, answers } = self;
+        let Handlers { file_access, terminals, questions, answers } = self;
+        let forms = questions.clone();
         let (for_files, for_output) = (answers.clone(), answers);
         let (for_reading, for_writing) = (file_access.clone(), file_access);
         let (creating, showing, waiting) =
@@ -134,7 +130,17 @@ impl Handlers {
             .on_receive_request(
                 async move |request: RequestPermissionRequest, responder, _| {
                     // The answer comes from the caller, who may take long.
-                    let _ = asks.send(Asked { request, responder });
+                    let request = Box::new(request);
+                    let _ = questions.send(Question::Permission { request, responder });
+                    Ok(())
+                },
+                on_receive_request!(),
+            )
+            .on_receive_request(
+                async move |request: CreateElicitationRequest, responder, _| {
+                    if let Some(question) = Question::form(request, responder)? {
+                        let _ = forms.send(question);
+                    }
                     Ok(())
                 },
                 on_receive_request!(),

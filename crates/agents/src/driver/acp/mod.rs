@@ -9,6 +9,7 @@ mod agent;
 mod answers;
 mod connection;
 mod files;
+mod questions;
 mod replay;
 mod setup;
 mod terminals;

@@ -4,13 +4,15 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, AuthMethod, AuthenticateRequest, ClientCapabilities, ContentBlock,
-    FileSystemCapabilities, Implementation, InitializeRequest, InitializeResponse,
-    LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, SessionConfigOption,
-    SessionConfigOptionValue, SessionId, SetSessionConfigOptionRequest, SystemPrompt, TextContent,
+    ElicitationCapabilities, ElicitationFormCapabilities, FileSystemCapabilities, Implementation,
+    InitializeRequest, InitializeResponse, LoadSessionRequest, McpServer, NewSessionRequest,
+    ResumeSessionRequest, SessionConfigOption, SessionConfigOptionValue, SessionId,
+    SetSessionConfigOptionRequest, SystemPrompt, TextContent,
 };
 use agent_client_protocol::{
     Agent, Error, ErrorCode, is_connection_terminated, is_incoming_transport_closed,
 };
+use hob_domain::session::Permissions;
 use serde_json::json;
 
 use crate::driver::start::{StartError, StartOptions};
@@ -38,9 +40,14 @@ type Wire = ConnectionTo<Agent>;
 
 /// Performs the handshake and starts or resumes the conversation.
 pub(super) async fn set_up(wire: &Wire, start: &StartOptions) -> Result<Conversation, StartError> {
-    let capabilities = ClientCapabilities::new()
+    let mut capabilities = ClientCapabilities::new()
         .fs(FileSystemCapabilities::new().read_text_file(true).write_text_file(true))
         .terminal(true);
+    // Only a caller who is asked can fill in a form.
+    if start.permissions == Permissions::Ask {
+        let forms = ElicitationCapabilities::new().form(ElicitationFormCapabilities::new());
+        capabilities = capabilities.elicitation(forms);
+    }
     let initialize = InitializeRequest::new(ProtocolVersion::V1)
         .client_capabilities(capabilities)
         .client_info(Implementation::new("hob", env!("CARGO_PKG_VERSION")));

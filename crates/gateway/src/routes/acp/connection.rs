@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::acp_protocol;
 use crate::state::Gateway;
 
 /// How many messages may wait for a client that does not read. Then the connection ends.
@@ -47,6 +48,8 @@ struct State {
     waiting: HashMap<u64, oneshot::Sender<Value>>,
     /// The turns whose updates this connection shows.
     followed: HashSet<(SessionId, u32)>,
+    /// Whether the client shows forms.
+    shows_forms: bool,
 }
 
 /// The right to show a turn's updates, which one task of a connection has.
@@ -152,6 +155,15 @@ impl Connection {
 
     pub fn end_request(&self) {
         self.state().requests -= 1;
+    }
+
+    /// Notes what the parameters of `initialize` say of the client.
+    pub fn introduce(&self, params: &Value) {
+        self.state().shows_forms = acp_protocol::shows_forms(params);
+    }
+
+    pub fn shows_forms(&self) -> bool {
+        self.state().shows_forms
     }
 
     /// Takes the answer to an earlier question.

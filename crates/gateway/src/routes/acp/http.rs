@@ -113,6 +113,7 @@ pub(crate) async fn post(
         let agent = query.agent(&gateway)?;
         let place = connections.place(&app.name).ok_or_else(too_many)?;
         let (connection, outbound) = Connection::open(gateway.clone(), app, agent);
+        connection.introduce(&message["params"]);
         let id = connections.add(connection, outbound, place);
         let result = Json(answer(&message["id"], Ok(acp_protocol::initialize())));
         let mut response = result.into_response();

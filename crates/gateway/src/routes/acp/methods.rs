@@ -23,7 +23,10 @@ pub(super) async fn call(
     params: &Value,
 ) -> Result<Value, AcpError> {
     match method {
-        "initialize" => Ok(acp_protocol::initialize()),
+        "initialize" => {
+            connection.introduce(params);
+            Ok(acp_protocol::initialize())
+        }
         "authenticate" => Ok(json!({})),
         "session/new" => new_session(connection, params).await,
         "session/load" => load(connection, params).await,

@@ -3,6 +3,7 @@
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hob_domain::session::{EventKind, SessionId, SessionTurn};
+use hob_sessions::session::SessionError;
 use serde_json::Value;
 
 use super::connection::Connection;
@@ -34,7 +35,10 @@ pub(super) async fn follow(
             Ok(None) => break,
             Err(error) => {
                 tracing::error!(%error, session = %id, "failed to follow a turn");
-                return Err(AcpError::new(INTERNAL_ERROR, "the turn can't be followed"));
+                return Err(AcpError::new(
+                    INTERNAL_ERROR,
+                    "cannot read the events of this turn; see Hob's log",
+                ));
             }
         };
         match event.event.kind {
@@ -62,15 +66,21 @@ pub(super) async fn show(connection: &Connection, id: &SessionId, message: &str)
 
 /// Asks the client, and passes its answer on. Without one, Hob rejects the request after a while.
 async fn ask_permission(connection: &Connection, id: &SessionId, asked: Value) {
-    let params = acp_protocol::permission_params(id.as_str(), &asked);
-    let Some(answer) = connection.ask(id.as_str(), "session/request_permission", params).await
-    else {
+    let forms = connection.shows_forms();
+    let (method, params) = acp_protocol::question(id.as_str(), &asked, forms);
+    let Some(answer) = connection.ask(id.as_str(), method, params).await else {
         // The client has gone. Another one, or the same one later, may answer.
         return;
     };
     // Another client may have answered it; the turn goes on.
     let sessions = &connection.gateway().sessions;
     let request = asked["request_id"].as_str().unwrap_or_default();
-    let chosen = acp_protocol::chosen_option(&answer);
-    let _ = sessions.answer(connection.app(), id, request, chosen).await;
+    let mut chosen = acp_protocol::chosen(&answer);
+    let content = chosen.get_mut("content").map(Value::take);
+    let option = chosen["option"].as_str().unwrap_or_default();
+    let answered = sessions.answer(connection.app(), id, request, option, content).await;
+    if let Err(SessionError::Invalid(error)) = answered {
+        tracing::debug!(%error, session = %id, "a client's answer does not fit its question");
+        let _ = sessions.answer(connection.app(), id, request, "reject_once", None).await;
+    }
 }

@@ -180,7 +180,7 @@ pub(crate) async fn turns(
     params(("id" = String, Path, description = "The session."),
         ("request_id" = String, Path, description = "`request_id` of the permission event.")), responses(
     (status = 200, description = "The answer was passed to the agent.", body = PermissionAnswer),
-    (status = 400, description = "Invalid request, or the agent offers no such option.", body = ErrorBody),
+    (status = 400, description = "Invalid request, the agent offers no such option, or the fields do not fit the form.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 404, description = "No such session, or no such pending request.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
@@ -194,7 +194,7 @@ pub(crate) async fn permit(
     JsonBody(body): JsonBody<PermissionBody>,
 ) -> Result<Json<PermissionAnswer>, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
-    gateway.sessions.answer(&app, &id, &request, &body.option).await?;
+    gateway.sessions.answer(&app, &id, &request, &body.option, body.content).await?;
     let detail = json!({"request_id": request, "option": body.option});
     audit_log::record(&gateway, "permission", id.as_str(), detail).await;
     Ok(Json(PermissionAnswer { ok: true }))

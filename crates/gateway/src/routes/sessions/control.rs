@@ -35,6 +35,10 @@ pub(crate) struct PermissionBody {
     /// `reject_once`, `reject_always`).
     #[schema(min_length = 1)]
     pub(crate) option: String,
+    /// The fields of the form, for a request that has one.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub(crate) content: Option<Value>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -70,7 +74,7 @@ pub(crate) async fn cancel(
     params(("id" = String, Path, description = "The session."),
         ("request_id" = String, Path, description = "`request_id` of the permission event.")), responses(
     (status = 200, description = "The answer was passed to the agent.", body = PermissionAnswer),
-    (status = 400, description = "Invalid request, or the agent offers no such option.", body = ErrorBody),
+    (status = 400, description = "Invalid request, the agent offers no such option, or the fields do not fit the form.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 404, description = "No such session of this app, or no such pending request.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
@@ -83,7 +87,10 @@ pub(crate) async fn permit(
     ApiPath((id, request)): ApiPath<(String, String)>,
     JsonBody(body): JsonBody<PermissionBody>,
 ) -> Result<Json<PermissionAnswer>, ApiError> {
-    gateway.sessions.answer(&app.name, &session_id(&id)?, &request, &body.option).await?;
+    gateway
+        .sessions
+        .answer(&app.name, &session_id(&id)?, &request, &body.option, body.content)
+        .await?;
     Ok(Json(PermissionAnswer { ok: true }))
 }
 

@@ -184,7 +184,7 @@ async fn apply(
             Ok(echoed(json!({"type": "user.interrupt"})))
         }
         Sent::Confirmation { event, request, option } => {
-            gateway.sessions.answer(app, id, &request, option).await?;
+            gateway.sessions.answer(app, id, &request, option, None).await?;
             Ok(echoed(event))
         }
         Sent::ToolResult { event, call, content, is_error } => {

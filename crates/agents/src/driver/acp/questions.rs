@@ -1,0 +1,126 @@
+//! An agent's questions to its user: permission requests, and forms to fill in.
+
+use std::collections::BTreeMap;
+
+use agent_client_protocol::Error;
+use agent_client_protocol::v1::Responder;
+use agent_client_protocol::v1::schema::{
+    self, CreateElicitationRequest, CreateElicitationResponse, ElicitationAcceptAction,
+    ElicitationAction, ElicitationContentValue, ElicitationMode, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome,
+};
+use serde_json::{Value, json};
+
+use crate::driver::live_agent::{PermissionOption, PermissionOptionKind, PermissionRequest};
+
+/// The largest form that is put to the caller, in bytes.
+const MAX_FORM_BYTES: usize = 64 << 10;
+/// The options of a form.
+const ACCEPT: &str = "accept";
+const DECLINE: &str = "decline";
+
+/// A question with its responder.
+pub(super) enum Question {
+    Permission {
+        request: Box<RequestPermissionRequest>,
+        responder: Responder<RequestPermissionResponse>,
+    },
+    Form {
+        message: String,
+        form: Value,
+        responder: Responder<CreateElicitationResponse>,
+    },
+}
+
+impl Question {
+    /// Reads a request to fill in a form. A request for anything else is answered with an error.
+    pub fn form(
+        request: CreateElicitationRequest,
+        responder: Responder<CreateElicitationResponse>,
+    ) -> Result<Option<Question>, Error> {
+        let refuse = |text: &str| Error::invalid_params().data(json!(text));
+        let ElicitationMode::Form(mode) = &request.mode else {
+            responder.respond_with_error(refuse("hob supports forms only"))?;
+            return Ok(None);
+        };
+        let form = json!(mode.requested_schema);
+        if form.to_string().len() > MAX_FORM_BYTES {
+            let text = format!("the form is larger than {MAX_FORM_BYTES} bytes");
+            responder.respond_with_error(refuse(&text))?;
+            return Ok(None);
+        }
+        Ok(Some(Question::Form { message: request.message, form, responder }))
+    }
+
+    /// Returns the question as the caller sees it.
+    pub fn request(&self) -> PermissionRequest {
+        match self {
+            Question::Permission { request, responder } => {
+                let options = request.options.iter().map(|option| PermissionOption {
+                    id: option.option_id.to_string(),
+                    name: option.name.clone(),
+                    kind: kind(option),
+                });
+                PermissionRequest {
+                    id: responder.raw_id().to_string(),
+                    title: request.tool_call.fields.title.clone().unwrap_or_default(),
+                    options: options.collect(),
+                    form: None,
+                }
+            }
+            Question::Form { message, form, responder } => {
+                let option = |id: &str, name: &str, kind| PermissionOption {
+                    id: id.to_owned(),
+                    name: name.to_owned(),
+                    kind,
+                };
+                PermissionRequest {
+                    id: responder.raw_id().to_string(),
+                    title: message.clone(),
+                    options: vec![
+                        option(ACCEPT, "Send", PermissionOptionKind::AllowOnce),
+                        option(DECLINE, "Decline", PermissionOptionKind::RejectOnce),
+                    ],
+                    form: Some(form.clone()),
+                }
+            }
+        }
+    }
+
+    /// Answers the agent; with no option if nobody will answer.
+    pub fn answer(self, option: Option<String>, content: Option<Value>) {
+        match self {
+            Question::Permission { responder, .. } => {
+                let outcome = match option {
+                    Some(id) => {
+                        RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(id))
+                    }
+                    None => RequestPermissionOutcome::Cancelled,
+                };
+                let _ = responder.respond(RequestPermissionResponse::new(outcome));
+            }
+            Question::Form { responder, .. } => {
+                let action = match option.as_deref() {
+                    Some(ACCEPT) => {
+                        let fields: Option<BTreeMap<String, ElicitationContentValue>> =
+                            content.and_then(|content| serde_json::from_value(content).ok());
+                        ElicitationAcceptAction::new().content(fields.unwrap_or_default()).into()
+                    }
+                    Some(_) => ElicitationAction::Decline,
+                    None => ElicitationAction::Cancel,
+                };
+                let _ = responder.respond(CreateElicitationResponse::new(action));
+            }
+        }
+    }
+}
+
+fn kind(option: &schema::PermissionOption) -> PermissionOptionKind {
+    match option.kind {
+        schema::PermissionOptionKind::AllowOnce => PermissionOptionKind::AllowOnce,
+        schema::PermissionOptionKind::AllowAlways => PermissionOptionKind::AllowAlways,
+        schema::PermissionOptionKind::RejectOnce => PermissionOptionKind::RejectOnce,
+        schema::PermissionOptionKind::RejectAlways => PermissionOptionKind::RejectAlways,
+        _ => PermissionOptionKind::Other,
+    }
+}
