@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import type { Block, TextBlock, ToolBlock } from '../src/events/block';
+import { contentOf, fieldsOf } from '../src/events/form';
 import { Reduction } from '../src/events/reduce';
 import type { LogEvent } from '../src/shapes';
 
@@ -131,4 +132,25 @@ test('dropping the oldest forgets their calls', () => {
   reduction.dropOldest(2);
   reduction.push(update('tool_call_update', { toolCallId: 'a', status: 'completed' }));
   assert.deepEqual(kinds(reduction.blocks), ['text', 'tool']);
+});
+
+test('a form has fields of its schema, and content of its inputs', () => {
+  const form = {
+    required: ['port'],
+    properties: {
+      port: { type: 'integer', title: 'Port' },
+      ratio: { type: 'number' },
+      host: { type: 'string', default: 'here' },
+      sure: { type: 'boolean' },
+      size: { type: 'string', oneOf: [{ const: 's', title: 'Small' }] },
+      tags: { type: 'array', items: { type: 'string', enum: ['a', 'b'] } },
+    },
+  };
+  const fields = fieldsOf(form);
+  assert.deepEqual(fields.map((field) => field.kind), ['integer', 'number', 'text', 'boolean', 'choice', 'choices']);
+  assert.deepEqual([fields[0]!.title, fields[0]!.required, fields[2]!.initial], ['Port', true, 'here']);
+  assert.deepEqual([fields[4]!.choices, fields[5]!.choices.length], [[{ value: 's', title: 'Small' }], 2]);
+  const data = new FormData();
+  for (const [name, value] of [['port', '80'], ['ratio', ''], ['host', 'x'], ['sure', 'on'], ['size', 's'], ['tags', 'a'], ['tags', 'b']]) data.append(name!, value!);
+  assert.deepEqual(contentOf(fields, data), { port: 80, host: 'x', sure: true, size: 's', tags: ['a', 'b'] });
 });

@@ -1,4 +1,5 @@
 // What a session's log is shown as: events of the wire become blocks for the eye.
+import type { Json } from './json';
 
 interface Base {
   /** Stays the same while the block grows. */
@@ -65,6 +66,8 @@ export interface AskBlock extends Base {
   request: string;
   title: string;
   options: Option[];
+  /** The form that the agent wants filled in. */
+  form: Json | null;
   /** `asked` until there is an answer. */
   status: string;
   answer: string | null;

@@ -1,6 +1,7 @@
 // Makes blocks of events, one after the other, in place.
 import type { LogEvent } from '../shapes';
 import type { AskBlock, Block, NoteBlock, Option, TextBlock, ToolBlock } from './block';
+import { array, number, object, string, type Json } from './json';
 
 /** A text grows to this and then goes on in a block of its own, so that no row is ever huge. */
 const TEXT = 6_000;
@@ -8,14 +9,6 @@ const TEXT = 6_000;
 const TOOL = 16_000;
 /** What is kept of a message of another kind. */
 const RAW = 4_000;
-
-type Json = Record<string, unknown>;
-
-const object = (value: unknown): Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
-const array = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-const string = (value: unknown): string => (typeof value === 'string' ? value : '');
-const number = (value: unknown): number | null => (typeof value === 'number' ? value : null);
 
 /** A place in a log from which it is read on. */
 export class Reduction {
@@ -121,7 +114,7 @@ export class Reduction {
     }
     this.enter(event);
     // The question itself comes as an event of the audit, with what became of it; the prompt's result as a turn's end.
-    if (method === 'session/request_permission') return;
+    if (method === 'session/request_permission' || method === 'elicitation/create') return;
     if (!method && ('result' in message || 'error' in message)) return;
     this.raw(event, method || 'message', event.message);
   }
@@ -266,6 +259,7 @@ export class Reduction {
       request,
       title: string(event['title']),
       options,
+      form: event['form'] ? object(event['form']) : null,
       status,
       answer: string(event['option']) || null,
       by: string(event['by']) || null,

@@ -6,12 +6,14 @@ import { count, dollars, span } from '../format';
 import type { Turn } from '../shapes';
 import { Icon } from '../ui/icons';
 import { Button, State, When } from '../ui/parts';
-import type { AskBlock, Block, EndBlock, NoteBlock, PlanBlock, RawBlock, ToolBlock } from './block';
+import type { AskBlock, Block, EndBlock, NoteBlock, Option, PlanBlock, RawBlock, ToolBlock } from './block';
+import { contentOf, fieldsOf, Inputs } from './form';
+import type { Json } from './json';
 import { Prose } from './prose';
 
 export interface RowContext {
   turns: Map<number, Turn>;
-  answer: (request: string, option: string) => Promise<unknown>;
+  answer: (request: string, option: string, content?: Json) => Promise<unknown>;
   /** Which folded rows are open; kept here, because rows leave the page while they are out of sight. */
   open: Set<string>;
 }
@@ -178,32 +180,46 @@ function Ask({ block, context }: Of<AskBlock> & { context: RowContext }) {
       </div>
     );
   }
+  const fields = block.form ? fieldsOf(block.form) : null;
+  const send = async (option: string, content?: Json) => {
+    setSent(true);
+    await context.answer(block.request, option, content);
+    setSent(false);
+  };
+  const sends = (option: Option) => fields !== null && option.kind === 'allow_once';
   return (
-    <div class="ask" role="group" aria-label={`May it? ${block.title}`}>
+    <form
+      class="ask"
+      role="group"
+      aria-label={fields ? `It asks: ${block.title}` : `May it? ${block.title}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        const option = block.options.find(sends);
+        if (option && fields) void send(option.option, contentOf(fields, new FormData(event.currentTarget)));
+      }}
+    >
       <div class="ask-words">
         <Icon name="lock" />
         <div>
-          <span class="ask-title">The agent asks whether it may</span>
+          <span class="ask-title">{fields ? 'The agent asks' : 'The agent asks whether it may'}</span>
           <strong>{block.title || 'go on'}</strong>
         </div>
       </div>
+      {fields ? <Inputs fields={fields} request={block.request} /> : null}
       <div class="ask-buttons">
         {block.options.map((option) => (
           <Button
             key={option.option}
+            type={sends(option) ? 'submit' : 'button'}
             look={option.kind === 'allow_once' ? 'primary' : option.kind.startsWith('reject') ? 'danger' : 'plain'}
             disabled={sent}
-            onClick={async () => {
-              setSent(true);
-              await context.answer(block.request, option.option);
-              setSent(false);
-            }}
+            onClick={sends(option) ? undefined : () => send(option.option)}
           >
             {option.name || option.option}
           </Button>
         ))}
       </div>
-    </div>
+    </form>
   );
 }
 

@@ -161,7 +161,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
             <Events
               log={log}
               turns={turns.byNumber}
-              answer={(request, option) => attempt(() => post(`${base}/permissions/${encodeURIComponent(request)}`, { option }))}
+              answer={(request, option, content) => attempt(() => post(`${base}/permissions/${encodeURIComponent(request)}`, { option, content }))}
             />
           ) : (
             <div class="events-loading">

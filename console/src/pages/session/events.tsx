@@ -11,7 +11,7 @@ import { Virtual } from '../../ui/virtual';
 interface Props {
   log: EventLog;
   turns: Map<number, Turn>;
-  answer: (request: string, option: string) => Promise<unknown>;
+  answer: RowContext['answer'];
 }
 
 export function Events({ log, turns, answer }: Props) {
