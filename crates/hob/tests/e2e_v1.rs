@@ -197,6 +197,11 @@ impl Setup {
                 self.serve();
                 json!(self.server().url())
             }
+            "crash" => {
+                self.server.take().expect("it runs").kill();
+                self.serve();
+                json!(self.server().url())
+            }
             other => panic!("unknown request {other:?}"),
         }
     }
@@ -313,6 +318,15 @@ fn random_turns_have_events_of_the_sdks_types() {
     let sdk = "sdk_events.py";
     let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
     setup.run(sdk, if is_campaign() { "2000" } else { "25" });
+    setup.stop();
+}
+
+/// The server is killed in the middle of a turn through every face of `/v1`, and each client goes on.
+#[test]
+fn clients_go_on_after_a_kill_in_the_middle_of_a_turn() {
+    let sdk = "sdk_crash.py";
+    let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
+    setup.run(sdk, "all");
     setup.stop();
 }
 
