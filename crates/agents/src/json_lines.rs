@@ -26,7 +26,7 @@ const MAX_ID_BYTES: usize = 4096;
 pub enum LineError {
     #[error("Hob ended the agent: it wrote a line of more than {} MiB", MAX_LINE_BYTES >> 20)]
     TooLong,
-    #[error("Hob ended the agent: it did not finish a long line within {} s", LONG_LINE_TIMEOUT.as_secs())]
+    #[error("Hob ended the agent, because the agent began a long line of output and did not end it within {} s", LONG_LINE_TIMEOUT.as_secs())]
     TooSlow,
 }
 

@@ -93,7 +93,7 @@ impl Inventory<'_> {
             Some(turns) if found.turns < turns => {
                 let log = format!("{}-wal", path.display());
                 anyhow::bail!(
-                    "{} has lost turns: it had stored {turns}, but knows of only {}; perhaps {log} was removed or \
+                    "{} has lost turns: it should hold {turns}, but holds only {}; perhaps {log} was removed or \
                      damaged. Restore a backup with `hob restore FILE`, or go on without them with `hob store accept-loss`",
                     path.display(),
                     found.turns
@@ -198,8 +198,8 @@ fn is_empty(path: &Path) -> bool {
 fn older(path: &Path) -> anyhow::Error {
     let shown = path.display();
     anyhow::anyhow!(
-        "{shown} is older than the one that Hob last wrote: recent changes are missing; perhaps {shown}-wal was removed or damaged, or an \
-         older copy was put in its place. Restore a backup with `hob restore FILE`, or go on without the changes with \
+        "{shown} lacks the most recent changes that Hob wrote to it; perhaps {shown}-wal was removed or damaged, or {shown} was \
+         replaced by an older copy. Restore a backup with `hob restore FILE`, or go on without the changes with \
          `hob store accept-loss`"
     )
 }

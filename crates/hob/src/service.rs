@@ -114,7 +114,10 @@ impl Service {
         let path = std::env::var("PATH").unwrap_or_default();
         let paths = [socket, home, hob, &path];
         let has_control = paths.iter().any(|path| path.contains(char::is_control));
-        anyhow::ensure!(!has_control, "a service needs paths without control characters");
+        anyhow::ensure!(
+            !has_control,
+            "cannot install the service: PATH, or the path of the home folder, the socket or the program contains control characters"
+        );
         let program = format!(
             "Environment={}\n{PATH_START}{}\nExecStart={}",
             quoted(&format!("HOB_HOME={home}")),

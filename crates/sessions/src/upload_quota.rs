@@ -18,8 +18,8 @@ const FULL_RECOUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// An app has no room for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the app's uploaded files take more than {0} bytes (limits.app_upload_bytes); Hob deletes a file \
-     some time after its upload (sessions.hard_ttl_secs)"
+    "with this file, the app's uploads would take more than {0} bytes (limits.app_upload_bytes); raise the limit, or wait until \
+     Hob deletes old files (sessions.hard_ttl_secs seconds after their upload)"
 )]
 pub struct OverQuota(pub u64);
 

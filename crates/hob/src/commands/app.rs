@@ -103,7 +103,9 @@ async fn create(store: &dyn LedgerStore, name: &str, json: bool) -> anyhow::Resu
         Ok(()) => {}
         Err(error @ StoreError::Exists(_)) => {
             let name = &app.name;
-            errln!("hob: {error}; choose another name, or delete it with `hob app revoke {name}`");
+            errln!(
+                "hob: {error}; choose another name, or delete the existing app and its data with `hob app revoke {name}`"
+            );
             return Ok(Exit::Failed);
         }
         Err(error) => return Err(error.into()),

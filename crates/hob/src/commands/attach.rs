@@ -47,7 +47,7 @@ pub struct Args {
     /// Take over input from the current writer
     #[arg(long, conflicts_with = "read_only")]
     take: bool,
-    /// Key that detaches: ctrl- followed by a letter or one of @ [ \ ] ^ _ [default: "ctrl-]"]
+    /// Key that detaches: `ctrl-` and a letter, or `ctrl-` and one of these six characters: `@[\]^_` (default: `ctrl-]`)
     #[arg(long, value_name = "KEY", default_value = "ctrl-]", hide_default_value = true)]
     #[arg(value_parser = detach_key)]
     detach_key: DetachKey,

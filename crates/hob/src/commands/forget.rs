@@ -29,8 +29,9 @@ const MAX_SHOWN_CHARS: usize = 200;
 #[command(after_help = "\
 Give RECORD_ID, --session-id, --requests, --confirm or --decline. IDs may be shortened to any unambiguous prefix, except \
 with --undo. What you forget is hidden at once and erased after a day \
-(setting `memory.forget_undo_secs`); until then --undo restores it. Agents cannot forget your turns: \
-the MCP tool `memory_forget` only files a request, which you answer with --confirm or --decline.")]
+(setting `memory.forget_undo_secs`); until then --undo restores it. An agent cannot \
+remove turns from the memory by itself: its MCP tool `memory_forget` only files a request, which you answer with --confirm or \
+--decline.")]
 #[command(group = ArgGroup::new("what").required(true).args(["record_id", "session_id", "requests", "confirm", "decline"]))]
 pub struct Args {
     /// ID of the turn's record, as `hob recall` shows it

@@ -19,8 +19,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum HooksAction {
-    /// Add the hooks to the client's settings file; nothing else in it changes, and the previous
-    /// version is kept next to it as *.hob-backup
+    /// Add the hooks to the settings file of the coding agent; nothing else in the file changes, and a copy of the old
+    /// file is kept next to it as *.hob-backup
     Install(Options),
     /// Show whether the hooks are installed; exit code 0 if they are, else 1
     Status(Options),

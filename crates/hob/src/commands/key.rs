@@ -54,8 +54,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     if let Some(url) = &settings.values.store_url {
         errln!(
-            "hob: cannot rotate the key of {url}, because all nodes share it; move the data to Hob's home folder with \
-             `hob store migrate`, rotate the key here, then move the data into an empty database"
+            "hob: cannot rotate the key of {url}, because all nodes share that key. Instead, move the data to SQLite with \
+             `hob store migrate`, run `hob key rotate`, and move the data into an empty database with `hob store migrate`."
         );
         return Ok(Exit::WrongState);
     }

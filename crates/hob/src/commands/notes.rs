@@ -16,7 +16,7 @@ use crate::view::{Paint, View};
 /// Store a note in the memory
 #[derive(ClapArgs)]
 pub struct RememberArgs {
-    /// What to remember, in full sentences; `-` or nothing reads it from standard input
+    /// What to remember, in full sentences; if omitted or `-`, Hob reads it from standard input
     text: Vec<String>,
     /// Folder or name of a project [default: the project of the current folder]
     #[arg(long)]
@@ -33,9 +33,9 @@ pub struct RememberArgs {
 #[derive(ClapArgs)]
 #[command(after_help = "IDs may be shortened to any unambiguous prefix.")]
 pub struct CorrectArgs {
-    /// ID of the record to correct, as `hob recall` shows it
+    /// Record ID of the turn to correct, as shown by `hob recall`
     record_id: String,
-    /// The correct text; `-` or nothing reads it from standard input
+    /// The correct text; if omitted or `-`, Hob reads it from standard input
     text: Vec<String>,
     /// Print {"record_id":…,"superseded":…}
     #[arg(long)]
@@ -46,7 +46,7 @@ pub struct CorrectArgs {
 #[derive(ClapArgs)]
 #[command(after_help = "IDs may be shortened to any unambiguous prefix.")]
 pub struct TimelineArgs {
-    /// Folder or name of a project; "*" lists all projects [default: the project of the current folder]
+    /// Folder or name of a project; "*" lists the turns of all projects [default: the project of the current folder]
     #[arg(long)]
     project: Option<String>,
     /// List only this session

@@ -21,7 +21,7 @@ and, apart from temporary files, can write only there. Ctrl-C cancels the turn.
 
 Exit code: 3 if the server is not running.")]
 pub struct Args {
-    /// Prompt; `-` or nothing reads it from standard input
+    /// Prompt; if omitted or `-`, Hob reads it from standard input
     prompt: Vec<String>,
     /// Agent to use [default: the setting sessions.default_agent]
     #[arg(long)]
@@ -32,7 +32,7 @@ pub struct Args {
     /// Continue this session; its ID may be shortened
     #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "model", "permissions"])]
     session: Option<String>,
-    /// How to answer the agent's permission requests [default: ask on a terminal, else deny]
+    /// How to answer the agent's permission requests [default: `ask` if run in a terminal, otherwise `deny`]
     #[arg(long, value_enum)]
     permissions: Option<PermissionPolicy>,
     /// Keep the session open and print its ID
@@ -98,7 +98,10 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Exi
         if !ok {
             errln!("hob: {}", answer["error"].as_str().unwrap_or("the turn failed"));
         } else if answer["stop_reason"] != "end_turn" {
-            errln!("hob: stopped: {}", answer["stop_reason"].as_str().unwrap_or("-"));
+            errln!(
+                "hob: the agent ended the turn early: {}",
+                answer["stop_reason"].as_str().unwrap_or("-")
+            );
         }
     }
     if args.keep {

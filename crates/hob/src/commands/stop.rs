@@ -44,7 +44,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     // A server behind a forwarded socket is not a process of this machine.
     anyhow::ensure!(
         settings.home.serving_pid() == Some(hello.pid),
-        "the server (pid {pid}) does not serve {} on this machine; stop it where it runs",
+        "a server answers (pid {pid}), but no process on this machine uses the home folder {}; the server may run on another \
+         machine or in a container: stop it there",
         settings.home.root().display()
     );
     kill(pid, Signal::SIGTERM)
@@ -53,7 +54,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     while settings.home.serving_pid() == Some(hello.pid) {
         anyhow::ensure!(
             Instant::now() < deadline,
-            "the server (pid {pid}) is still shutting down; `hob status` shows when it has stopped"
+            "the server (pid {pid}) is still shutting down; run `hob status` to check whether it has stopped"
         );
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -47,7 +47,8 @@ target need not be empty: Hob renames existing files to `hob.db.before` and `mem
 both stores again and compares their digests. Hob does not change the source. During the migration, hooks write their turns to \
 `deferred-captures/`; the server stores them when it next starts.
 
-After the migration, set `store.url` in config.toml (or HOB_STORE_URL), or remove it if the target was SQLite.")]
+After a migration to PostgreSQL, set `store.url` in config.toml (or HOB_STORE_URL) to the URL of the database. After a \
+migration to SQLite, remove that setting.")]
     Migrate {
         /// Source store
         #[arg(long, value_enum)]
@@ -76,8 +77,8 @@ damaged are left unchanged.")]
     },
     /// Allow the server to start even though a database is missing or has lost recent changes; run `hob stop` first
     #[command(after_help = "\
-If you have a backup, use `hob restore` instead: after this command, a missing database is created empty at the next \
-start, and lost changes stay lost. Start the server afterwards, and run `hob import` to bring back the conversations \
+If you have a backup, use `hob restore` instead. After `hob store accept-loss`, the next start creates an empty database in \
+place of a missing one, and lost changes stay lost. Start the server afterwards, and run `hob import` to bring back the conversations \
 whose transcripts still exist.")]
     AcceptLoss {
         /// Skip the confirmation prompt
@@ -133,7 +134,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     };
     if url.may_be_clear() && settings.values.store_require_tls {
         bail!(
-            "--url: the server is on another machine, and sslmode allows connections without TLS: use \
+            "--url: the database server is on another machine, and sslmode allows connections without TLS: use \
              sslmode=require, verify-ca or verify-full, or set store.require_tls to false"
         );
     }

@@ -57,7 +57,7 @@ pub enum EditError {
     Shape { what: String, expected: &'static str },
     #[error("{what} occurs more than once; remove all but one")]
     Repeated { what: String },
-    #[error("hob's edit would break it ({0}); this is a bug in hob, please report it")]
+    #[error("hob's edit would make the file invalid ({0}); this is a bug in hob, please report it")]
     Internal(serde_json::Error),
 }
 

@@ -102,7 +102,7 @@ settings! {
     }
     backup_folder: Option<PathBuf> {
         key: "backup.folder", default: "",
-        help: "Folder (absolute path) for automatic backups. Keep nothing but backups in this folder: agents that Hob runs for apps cannot see it. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
+        help: "Folder (absolute path) for automatic backups. Use a folder that holds only backups: Hob hides the whole folder from the agents that it runs for apps, so they cannot read anything else that you keep there. If not set, Hob makes no automatic backups. Works with the SQLite files only, not with `store.url`.",
     }
     backup_interval: Duration {
         key: "backup.every_secs", default: "86400", min: 1,
@@ -114,7 +114,7 @@ settings! {
     }
     backup_with_key: bool {
         key: "backup.with_key", default: "true",
-        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If you set this to `false`, you must keep your own copy of `$HOB_HOME/key`: without the key, the databases in a backup cannot be read. Uploads, `config.toml` and turns that still wait to be stored (`deferred-captures/`) are not encrypted in either case.",
+        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If you set this to `false`, you must keep your own copy of `$HOB_HOME/key`: without the key, the databases in a backup cannot be read. Uploads, `config.toml` and the turns in `deferred-captures/` (captured, but not yet in the database) are not encrypted in either case.",
     }
     cluster_lease: Duration {
         key: "cluster.lease_secs", default: "10", min: 2,
@@ -194,7 +194,7 @@ settings! {
     }
     hook_timeout: Duration {
         key: "memory.hook_timeout_secs", default: "2", min: 1,
-        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk; but the agent waits for its hooks, and ends them after 10 seconds (Codex at the end of a session after 3).",
+        help: "How long, in seconds, the commands that agents call as hooks (`hob capture-turn`, `hob capture-transcript`, `hob session-start`) may take. If the server does not answer in time, they write the turns to a file, which the server stores later. Increase this on a very slow disk, but keep it below 10: the agent waits for its hooks, and ends them after 10 seconds. (At the end of a session, Codex ends them after 3 seconds.)",
     }
     app_sessions: usize {
         key: "limits.app_sessions", default: "0", min: 0,
@@ -206,7 +206,7 @@ settings! {
     }
     app_upload_bytes: u64 {
         key: "limits.app_upload_bytes", default: "4294967296", min: 0,
-        help: "Maximum size of all uploaded files of an app together, in bytes; a file counts as at least 65536. Additional uploads are rejected with HTTP 507. 0 means no limit.",
+        help: "Maximum total size of an app's uploaded files, in bytes. A file smaller than 65536 bytes counts as 65536 bytes. Additional uploads are rejected with HTTP 507. 0 means no limit.",
     }
     app_turns_per_minute: usize {
         key: "limits.app_turns_per_minute", default: "0", min: 0,

@@ -134,7 +134,7 @@ fn refuse_clear_store(values: &Values, rows: &[Row]) -> Result<(), SettingsError
             key: row.key.clone(),
             origin: row.source.clone(),
             problem:
-                "the server is on another machine, and sslmode allows connections without TLS: use \
+                "the database server is on another machine, and sslmode allows connections without TLS: use \
                       sslmode=require, verify-ca or verify-full, or set store.require_tls to false"
                     .to_owned(),
         }),

@@ -327,7 +327,7 @@ async fn serve_frames(
                     hob_mcp::serve_client_tools(Arc::new(ClientTools(tools)), stream).await;
                     return Ok(NextProtocol::None);
                 }
-                None => Answer::Refused("no client waits for calls of its tools".to_owned()),
+                None => Answer::Refused("no client is connected to run this tool".to_owned()),
             },
             Ok(Call::Http) if *peer == Peer::Owner => {
                 send(&mut stream, &Answer::Http).await?;
@@ -338,7 +338,9 @@ async fn serve_frames(
                 Answer::Refused(text)
             }
             Ok(Call::Unseal { .. } | Call::Forget { .. }) if *peer != Peer::Owner => {
-                Answer::Refused("only the owner can do this, outside of any agent".to_owned())
+                Answer::Refused(
+                    "an agent cannot do this; run the command yourself in a terminal".to_owned(),
+                )
             }
             Ok(call) => service.answer(&principal, call).await,
             Err(error) => Answer::Error(format!("unknown call: {error}")),
@@ -445,7 +447,9 @@ impl Service {
                             Ok(()) => Answer::Text(text),
                             Err(error) => Answer::Error(error.to_string()),
                         },
-                        None => Answer::Refused(format!("cannot unseal {record_id}")),
+                        None => Answer::Refused(format!(
+                            "cannot decrypt the secrets of record {record_id}: they were encrypted with another key, or are damaged"
+                        )),
                     },
                     Ok(None) => Answer::Refused(format!("no record has the ID {record_id}")),
                     Err(error) => Answer::Error(error.to_string()),

@@ -110,7 +110,7 @@ fn check_damage(store: Store, damage: Damage) {
         }
         Damage::OlderCopy | Damage::LostLog | Damage::DamagedLog => {
             let is_lost = |words: &str| {
-                words.contains("older than the one") || words.contains("has lost turns")
+                words.contains("lacks the most recent changes") || words.contains("has lost turns")
             };
             let output = home.run(&["serve", "--no-http"]);
             fails_saying(&output, &[file, "hob restore", "accept-loss"]);

@@ -19,7 +19,7 @@ pub enum ConnectError {
     )]
     Encoding { url: String, encoding: String },
     #[error(
-        "{url} has no pgvector, which the memory needs for vector search: install version 0.8 or later on the server, and \
+        "{url} has no pgvector, which the memory needs for vector search: install version 0.8 or later on the database server, and \
          have a superuser run CREATE EXTENSION vector in this database ({error})"
     )]
     NoVector { url: String, error: String },

@@ -34,8 +34,8 @@ pub enum OpenError {
     Damaged { path: PathBuf, what: String },
     /// The file can only be read, and its schema is not the current one.
     #[error(
-        "{} must be upgraded from schema {found} to {known}, but cannot be written: copy the home to a folder that can be written, \
-         and set HOB_HOME to it", path.display()
+        "{} must be upgraded from schema {found} to {known}, but is not writable: copy Hob's home folder to a writable place, and \
+         set HOB_HOME to the copy", path.display()
     )]
     CannotMigrate { path: PathBuf, found: u32, known: u32 },
     #[error("cannot open {}: {error}", path.display())]

@@ -70,7 +70,9 @@ fn append(
 pub(super) fn verify_archive(path: &Path, expected: &Manifest) -> anyhow::Result<()> {
     let found = read_archive(path, |name, content| Ok((name.to_owned(), digest(content)?)))?;
     if found.into_iter().collect::<BTreeMap<_, _>>() != expected.digests {
-        bail!("the backup file does not contain what was written to it; try again");
+        bail!(
+            "Hob read the backup file back, and it differs from what Hob wrote; check the disk and try again"
+        );
     }
     Ok(())
 }

@@ -26,13 +26,13 @@ use crate::settings::Resolved;
 /// Save the databases, the key, the settings and uploaded files to one file; works while the server is running
 #[derive(ClapArgs)]
 #[command(after_help = "\
-The databases in the file are encrypted. Uploads, config.toml and turns that still wait to be stored (`deferred-captures/`) are not. By default the file contains \
+The databases in the file are encrypted. Uploads, config.toml and the turns in `deferred-captures/` (captured, but not yet in the database) are not. By default the file contains \
 the key, so anyone who has the file can read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. Hob reads the \
 file back before it reports success. Workspaces of sessions are not saved.")]
 pub struct BackupArgs {
     /// The file to create
     file: PathBuf,
-    /// Leave out the key; to restore the file, first copy `key` into the home folder
+    /// Leave out the key; before you can restore such a backup, you must put your own copy of the file `key` into the home folder
     #[arg(long)]
     without_key: bool,
     /// Replace an existing file

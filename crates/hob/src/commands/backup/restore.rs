@@ -25,7 +25,7 @@ use crate::settings::Resolved;
 /// Replace the databases, key, settings and uploads of the home folder with those of a backup; run `hob stop` first
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Hob verifies the whole backup first. The previous contents of the home folder are moved to `$HOB_HOME/before-restore-…`.")]
+Hob verifies the whole backup first. Hob moves the files that it replaces to `$HOB_HOME/before-restore-…`.")]
 pub struct RestoreArgs {
     /// A file that `hob backup` made
     file: PathBuf,

@@ -18,7 +18,7 @@ use crate::view::View;
     after_help = "Exit code: 1 if a check failed, else 0. Warnings do not count as failures."
 )]
 pub struct Args {
-    /// Also verify every page of the databases, and read every uploaded file and the turns that still wait to be stored (`deferred-captures/`); takes longer
+    /// Also check every database page, every uploaded file, and the turns in `deferred-captures/` (captured, but not yet in the database); takes longer
     #[arg(long)]
     deep: bool,
     /// Print {"checks":[…],"settings":[…]}

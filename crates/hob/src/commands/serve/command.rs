@@ -18,7 +18,7 @@ const BLOCKING_DEADLINE: Duration = Duration::from_secs(1);
 /// Run the server: the HTTP API, the web console and the local socket
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Prints `hob listening on http://ADDRESS` once the server accepts requests, or the path of the socket with --no-http. \
+Once the server accepts requests, it prints `hob listening on http://ADDRESS`, or with --no-http `hob listening on SOCKET`. \
 Only one server can run per home folder ($HOB_HOME): a second one exits with code 3 and prints the pid of the first.
 
 SIGTERM and SIGINT stop the server. Running turns have shutdown_grace_secs seconds to finish, then Hob ends every \

@@ -17,7 +17,7 @@ use crate::socket::client;
 /// How long a service that was just started may take to answer.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Set up everything: hooks and MCP for each coding agent found, import of past sessions, the service
+/// Set up everything: add hooks and MCP to each coding agent found, import past sessions, and install the service
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Shows what it will do and asks first. You can run it again at any time: it does only what is missing. --undo takes away \
