@@ -141,6 +141,8 @@ pub fn mounted(home: &TestHome, script: &str, arguments: &[&str]) -> Command {
     command.args([namespaces(), "sh", "-c", &script, "sh"]).arg(program("hob")).args(arguments);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", home.user_home()).env("HOB_HOME", home.hob_home());
+    // As in `TestHome::command`: a busy machine is no fault of a hook.
+    command.env("HOB_MEMORY_HOOK_TIMEOUT_SECS", "60");
     command.stdin(std::process::Stdio::null());
     command
 }
