@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hob_mcp::offline;
+use hob_mcp::offline::{self, OfflineServer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -309,29 +309,26 @@ impl Bridge {
         message: &RpcMessage,
         error: &io::Error,
     ) -> Vec<u8> {
-        let version = || message.params.as_ref()?.get("protocolVersion")?.as_str();
-        let result = match message.method.as_deref().unwrap_or_default() {
-            "initialize" => offline::initialize(version()),
-            "ping" => json!({}),
-            "tools/list" if matches!(self.shared.call, Call::ClientTools { .. }) => {
-                json!({"tools": []})
-            }
-            "tools/list" => {
-                let tools: Value = serde_json::from_str(offline::TOOLS).unwrap_or_default();
-                json!({"tools": tools})
-            }
-            "tools/call" => {
-                let text = format!(
-                    "hob is not running: no server answers on {} ({error}). Start it with `hob serve`.",
-                    self.shared.socket.display()
-                );
-                json!({"content": [{"type": "text", "text": text}], "isError": true})
-            }
-            other => {
-                return error_line(id, METHOD_NOT_FOUND, &format!("unknown method: {other}"));
-            }
+        let method = message.method.as_deref().unwrap_or_default();
+        let params = message.params.as_ref().unwrap_or(&Value::Null);
+        let result = if method == "tools/call" {
+            let text = format!(
+                "hob is not running: no server answers on {} ({error}). Start it with `hob serve`.",
+                self.shared.socket.display()
+            );
+            let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+            Some(offline::complete(method, params, result))
+        } else {
+            let server = match self.shared.call {
+                Call::ClientTools { .. } => OfflineServer::without_tools("The client has gone."),
+                _ => OfflineServer::memory(),
+            };
+            server.result(method, params)
         };
-        line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        match result {
+            Some(result) => line(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
+            None => error_line(id, METHOD_NOT_FOUND, &format!("unknown method: {method}")),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 
-use hob_mcp::offline;
+use hob_mcp::offline::OfflineServer;
 use hob_transcript::AgentClient;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -69,17 +69,13 @@ pub fn run(from_agent: impl BufRead) {
 /// Returns the answer to a message, if it is a request.
 fn answer(message: &Value) -> Option<Value> {
     let (id, method) = (message.get("id")?, message["method"].as_str()?);
-    Some(match method {
-        "initialize" => {
-            let mut result = offline::initialize(message["params"]["protocolVersion"].as_str());
-            result["instructions"] =
-                json!("The MCP server `hob` in the settings has the tools; this one has none.");
-            json!({"jsonrpc": "2.0", "id": id, "result": result})
-        }
-        "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
-        "tools/list" => json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}}),
-        other => {
-            let error = json!({"code": -32601, "message": format!("unknown method: {other}")});
+    let server = OfflineServer::without_tools(
+        "The MCP server `hob` in the settings has the tools; this one has none.",
+    );
+    Some(match server.result(method, &message["params"]) {
+        Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        None => {
+            let error = json!({"code": -32601, "message": format!("unknown method: {method}")});
             json!({"jsonrpc": "2.0", "id": id, "error": error})
         }
     })
