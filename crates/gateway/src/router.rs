@@ -7,7 +7,7 @@ pub use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodRouter, any, delete, get, post};
 use uuid::Uuid;
 
 use crate::app_requests::RequestSlot;
@@ -91,7 +91,9 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 
 /// The routes of other vendors' APIs, with their own error shapes.
 fn v1_routes() -> Router<Arc<Gateway>> {
-    Router::new()
+    let nowhere = |routes: Router<_>, path| routes.route(path, any(fallback::nowhere));
+    let unsupported = fallback::LIKE_AGENTS.into_iter().fold(Router::new(), nowhere);
+    unsupported
         .route("/messages", post(anthropic::messages))
         .merge(batch_routes())
         .route("/messages/count_tokens", post(count_tokens::count_tokens))

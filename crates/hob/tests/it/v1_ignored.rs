@@ -98,3 +98,30 @@ fn system_messages_between_the_others_reach_the_agent() {
     let wrong = json!({"messages": [{"role": "clown", "content": "hi"}]});
     assert_eq!(api.post("/v1/messages", &wrong).status, 400);
 }
+
+/// Parts of the vendors' APIs that Hob does not serve are 404 in the vendor's shape, and the error names them.
+#[test]
+fn unsupported_parts_of_the_vendors_are_named() {
+    let api = api("");
+    let anthropic = ("anthropic-version", "2023-06-01");
+    for (headers, method, path, part) in [
+        (vec![], "GET", "/v1/agents/environments", "environments outside of a session"),
+        (vec![], "POST", "/v1/agents/environments/x/files", "environments outside of a session"),
+        (vec![], "POST", "/v1/agents/automations", "automations"),
+        (vec![], "GET", "/v1/agents/sessions/x/artifacts", "artifacts"),
+        (vec![], "GET", "/v1/vaults", "vaults"),
+        (vec![], "POST", "/v1/embeddings", "embeddings"),
+        (vec![], "POST", "/v1/fine_tuning/jobs", "fine tuning"),
+        (vec![anthropic], "GET", "/v1/skills", "skills"),
+        (vec![anthropic], "GET", "/v1/sessions/x/threads", "threads"),
+        (vec![anthropic], "POST", "/v1/dreams", "dreams"),
+        (vec![anthropic], "POST", "/v1/messages/elsewhere", "no such path"),
+    ] {
+        let answer = api.call(method, path, &headers, &json!({}));
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text);
+        let error = &answer.json()["error"];
+        assert!(error["message"].as_str().unwrap().contains(part), "{path}: {error}");
+        let kind = if headers.is_empty() { "invalid_request_error" } else { "not_found_error" };
+        assert_eq!(error["type"], kind, "{path}");
+    }
+}

@@ -11,10 +11,63 @@ pub(crate) async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
     dialect(&uri, &headers).respond(Problem::from(ApiError::MethodNotAllowed))
 }
 
-/// Answers 404 in the caller's dialect.
+/// Answers 404 in the caller's dialect. Parts of the vendors' APIs that Hob does not serve are named.
 pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
-    let error = ApiError::NotFound("no such path below /v1".to_owned());
-    dialect(&uri, &headers).respond(Problem::from(error))
+    let text = match unsupported(uri.path()) {
+        Some(part) => format!("hob does not support {}", part.replace('_', " ")),
+        None => "no such path below /v1".to_owned(),
+    };
+    dialect(&uri, &headers).respond(Problem::from(ApiError::NotFound(text)))
+}
+
+/// Paths that Hob does not serve, but which look like those of agents.
+pub(crate) const LIKE_AGENTS: [&str; 2] = ["/agents/environments", "/agents/automations"];
+
+/// The first parts of paths in the vendors' APIs that Hob does not serve.
+const UNSUPPORTED: [&str; 26] = [
+    "assistants",
+    "audio",
+    "batches",
+    "chatkit",
+    "complete",
+    "completions",
+    "containers",
+    "deployment_runs",
+    "deployments",
+    "dreams",
+    "embeddings",
+    "evals",
+    "files",
+    "fine_tuning",
+    "images",
+    "moderations",
+    "organizations",
+    "realtime",
+    "skills",
+    "threads",
+    "tunnels",
+    "uploads",
+    "user_profiles",
+    "vaults",
+    "vector_stores",
+    "videos",
+];
+
+/// Returns the name of a part of the vendors' APIs that Hob does not serve.
+fn unsupported(path: &str) -> Option<&'static str> {
+    let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match path[..] {
+        ["agents", "environments", ..] => Some("environments outside of a session"),
+        ["agents", "automations", ..] => Some("automations"),
+        ["agents", "sessions", _, "artifacts", ..] => Some("artifacts"),
+        ["agents", "sessions", _, "subagents", ..] => Some("subagents"),
+        ["agents", "sessions", _, "traces", ..] => Some("traces"),
+        ["sessions", _, "threads", ..] => Some("threads"),
+        ["sessions", _, "resources", ..] => Some("changes of a session's resources"),
+        ["environments", _, "work", ..] => Some("work of environments"),
+        [first, ..] => UNSUPPORTED.into_iter().find(|name| *name == first),
+        [] => None,
+    }
 }
 
 /// Returns the caller's dialect. Only Anthropic's API has paths below `/v1/messages`.
