@@ -1,21 +1,45 @@
-// The protocol's own client library as an editor of `hob acp`. crates/hob/tests/e2e_sessions.rs runs it.
+// The protocol's own client library as an editor of `hob acp` and `/acp`. crates/hob/tests/e2e_sessions.rs runs it.
 //
-//     acp_editor.mjs HOB AGENT FOLDER
+//     acp_editor.mjs stdio FOLDER HOB
+//     acp_editor.mjs http FOLDER URL TOKEN
+//     acp_editor.mjs ws FOLDER URL TOKEN
 //
-// HOB runs with the environment of this script. Prints `{"ok": true}` at the end; anything else is an error.
+// HOB runs with the environment of this script. The agent is `acp`. Prints `{"ok": true}` at the end; anything else is an
+// error.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
 
 import * as acp from "@agentclientprotocol/sdk";
+import { createHttpStream } from "@agentclientprotocol/sdk/experimental/http-client";
+import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
+import WebSocket from "ws";
 
-const [hob, agent, cwd] = process.argv.slice(2);
+const [transport, cwd, place, token] = process.argv.slice(2);
 
-/** Runs `work` with a new `hob acp`. */
+/** Opens a connection: its stream, and a function that ends it. */
+function connect() {
+  if (transport === "stdio") {
+    const child = spawn(place, ["acp", "--agent", "acp"], { stdio: ["pipe", "pipe", "inherit"] });
+    const end = async () => {
+      child.stdin.end();
+      const code = await new Promise((done) => (child.exitCode === null ? child.on("exit", done) : done(child.exitCode)));
+      assert.equal(code, 0);
+    };
+    return { stream: acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)), end };
+  }
+  const headers = { authorization: `Bearer ${token}` };
+  const url = `${place}/acp?agent=acp`;
+  const stream = transport === "http"
+    ? createHttpStream(url, { headers })
+    : createWebSocketStream(url.replace(/^http/, "ws"), { headers, WebSocket });
+  return { stream, end: async () => {} };
+}
+
+/** Runs `work` with a new connection. */
 async function editor(work) {
-  const child = spawn(hob, ["acp", "--agent", agent], { stdio: ["pipe", "pipe", "inherit"] });
-  const stream = acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout));
+  const { stream, end } = connect();
   const seen = { updates: [], asked: [] };
   const app = acp
     .client({ name: "editor" })
@@ -26,18 +50,20 @@ async function editor(work) {
       seen.asked.push(params.toolCall.title);
       const { optionId } = params.options.find((option) => option.kind === "allow_once");
       return { outcome: { outcome: "selected", optionId } };
+    })
+    .onRequest(acp.methods.client.elicitation.create, ({ params }) => {
+      seen.asked.push(params.message);
+      return { action: "accept", content: { port: 8080 } };
     });
   await app.connectWith(stream, async (hobAgent) => {
     const { methods } = acp;
     const started = await hobAgent.request(methods.agent.initialize, {
-      protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: {},
+      protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: { elicitation: { form: {} } },
     });
     assert.equal(started.protocolVersion, 1);
     await work(hobAgent, seen, methods.agent.session);
   });
-  child.stdin.end();
-  const code = await new Promise((done) => (child.exitCode === null ? child.on("exit", done) : done(child.exitCode)));
-  assert.equal(code, 0);
+  await end();
 }
 
 const texts = (seen, kind) =>
@@ -51,12 +77,16 @@ await editor(async (hobAgent, seen, session) => {
   assert.equal(first.stopReason, "end_turn");
   assert.ok(texts(seen, "agent_message_chunk").includes("Hello."), JSON.stringify(seen));
   await hobAgent.request(session.prompt, prompt(sessionId, "[[permission touch it]]"));
-  assert.deepEqual(seen.asked, ["touch it"]);
+  const schema = '{"type":"object","properties":{"port":{"type":"integer"}},"required":["port"]}';
+  const form = `[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":${schema}}]]`;
+  await hobAgent.request(session.prompt, prompt(sessionId, form));
+  assert.ok(texts(seen, "agent_message_chunk").endsWith('{"action":"accept","content":{"port":8080}}'), JSON.stringify(seen));
+  assert.deepEqual(seen.asked, ["touch it", "Which port?"]);
   await assert.rejects(hobAgent.request(session.prompt, prompt("unknown", "x")), /no session/);
 });
 await editor(async (hobAgent, seen, session) => {
   const { sessions } = await hobAgent.request(session.list, {});
-  assert.deepEqual(sessions.map((one) => one.sessionId), [sessionId]);
+  assert.ok(sessions.some((one) => one.sessionId === sessionId), JSON.stringify(sessions));
   await hobAgent.request(session.load, { sessionId, cwd, mcpServers: [] });
   assert.ok(texts(seen, "user_message_chunk").startsWith("[[say Hello.]]"), JSON.stringify(seen));
   const running = hobAgent.request(session.prompt, prompt(sessionId, "[[say Begun.]] [[hang]]"));
@@ -65,3 +95,4 @@ await editor(async (hobAgent, seen, session) => {
   assert.equal((await running).stopReason, "cancelled");
 });
 console.log(JSON.stringify({ ok: true }));
+process.exit(0);

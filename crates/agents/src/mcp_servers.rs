@@ -119,6 +119,7 @@ fn parse_server(name: &str, entry: &Value) -> Result<McpServer, String> {
         _ => Err(format!("{key}: must be a string")),
     };
     let transport = match entry["type"].as_str() {
+        Some(MEMORY) => McpTransport::Memory,
         Some("http" | "streamable-http") => {
             McpTransport::Http { url: text("url")?, headers: pairs(entry, "headers")? }
         }

@@ -8,6 +8,9 @@ const PROTOCOL_VERSION: u64 = 1;
 /// The longest title of a session in a list, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
+/// The name of Hob's memory among the MCP servers of a session.
+const MEMORY_SERVER: &str = "hob";
+
 /// The codes of JSON-RPC that Hob sends.
 pub const PARSE_ERROR: i64 = -32700;
 pub const INVALID_REQUEST: i64 = -32600;
@@ -30,6 +33,21 @@ pub fn initialize() -> Value {
         },
         "authMethods": [],
     })
+}
+
+/// Returns the MCP servers of a new session: the client's, and Hob's memory. Its name is that of `hob setup`, so that an agent
+/// which has the memory already does not get it twice.
+pub fn session_servers(params: &Value) -> Value {
+    let mut servers = match &params["mcpServers"] {
+        Value::Null => Vec::new(),
+        Value::Array(servers) => servers.clone(),
+        // Creating the session fails with it.
+        other => return other.clone(),
+    };
+    if servers.iter().all(|server| server["name"] != MEMORY_SERVER) {
+        servers.push(json!({"name": MEMORY_SERVER, "type": "memory"}));
+    }
+    Value::Array(servers)
 }
 
 /// Returns the parameters of an agent's update, as one of Hob's session. Other messages are not shown.

@@ -778,19 +778,59 @@ fn conversation_continues_on_another_node() {
     }
 }
 
-/// The protocol's own client library uses `hob acp` as editors do: prompts, permissions, lists, loads and cancels.
+/// The protocol's own client library uses `hob acp` and `/acp` as editors do: prompts, permissions, forms, lists, loads and
+/// cancels, by each of its transports.
 #[test]
-fn library_of_editors_works_with_hob_acp() {
+fn library_of_editors_works_by_every_transport() {
     let home = TestHome::new();
     home.configure(&TestHome::scripted_agent("acp", "acp", &["acp"]));
     let server = home.serve();
-    let folder = home.user_home();
-    let hob = hob_testkit::program("hob");
-    let mut command = std::process::Command::new("node");
-    command.arg(installed("acp_editor.mjs")).arg(hob).arg("acp").arg(&folder);
-    command.env("HOME", home.user_home()).env("HOB_HOME", home.hob_home());
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("\"ok\":true"), "{output:?}");
+    let (folder, hob, token) = (home.user_home(), hob_testkit::program("hob"), home.app("editor"));
+    let (folder, hob) = (folder.to_str().unwrap(), hob.to_str().unwrap());
+    for arguments in [
+        ["stdio", folder, hob, ""],
+        ["http", folder, server.url(), &token],
+        ["ws", folder, server.url(), &token],
+    ] {
+        let mut command = std::process::Command::new("node");
+        command.arg(installed("acp_editor.mjs")).args(arguments);
+        command.env("HOME", home.user_home()).env("HOB_HOME", home.hob_home());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("\"ok\":true"), "{arguments:?}: {said}");
+    }
+    assert!(server.stop().success());
+}
+
+/// acpx, a client of the protocol for the command line, uses `hob acp`: one prompt, a session that it resumes, a permission.
+#[test]
+fn acpx_works_with_hob_acp() {
+    let home = TestHome::new();
+    home.configure(&TestHome::scripted_agent("acp", "acp", &["acp"]));
+    let server = home.serve();
+    let hob = format!("{} acp --agent acp", hob_testkit::program("hob").display());
+    let mark = format!("ACPX_OF_TEST={}", home.user_home().display());
+    let acpx = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(installed("bench/node_modules/.bin/acpx"));
+        command.args(["--agent", &hob, "--approve-all", "--ttl", "1"]).args(arguments);
+        command.env("HOME", home.user_home()).env("HOB_HOME", home.hob_home());
+        command.env("ACPX_OF_TEST", home.user_home());
+        let output = command.current_dir(home.user_home()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = acpx(&["exec", "[[say Hello.]]"]);
+    assert!(said.contains("Hello.") && said.contains("end_turn"), "{said}");
+    let session = acpx(&["sessions", "new"]).trim().to_owned();
+    let said = acpx(&["[[permission touch it]]"]);
+    assert!(said.contains("permission touch it: yes"), "{said}");
+    assert!(acpx(&["[[say Again.]]"]).contains("Again."));
+    let turns = home.run(&["sessions", "tail", "--no-follow", &session]);
+    let turns = String::from_utf8(turns.stdout).unwrap();
+    assert!(turns.contains("turn 2 finished"), "one session had both prompts: {turns}");
+    acpx(&["sessions", "close"]);
+    // The process that acpx keeps for a session ends a second after its last prompt.
+    wait_until("acpx has ended", || processes_with(&mark).is_empty().then_some(()));
     assert!(server.stop().success());
 }

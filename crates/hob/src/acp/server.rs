@@ -114,7 +114,7 @@ impl AcpServer {
 
     async fn new_session(&self, params: &Value) -> Result<Value, AcpError> {
         let body = json!({"agent": self.agent, "cwd": text(params, "cwd")?, "permissions": "ask",
-            "mcp_servers": params.get("mcpServers").cloned().unwrap_or(json!([])),
+            "mcp_servers": acp_protocol::session_servers(params),
             "meta": {"from": "hob acp"}});
         let session = self.ask(Method::POST, "/sessions", Some(&body)).await?;
         Ok(json!({"sessionId": session["session_id"]}))

@@ -97,6 +97,12 @@ fn editor_works_over_a_web_socket() {
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert!(said(&messages).starts_with("onepermission touch x: yes"), "{}", said(&messages));
     assert!(messages.iter().all(|message| message["params"]["sessionId"] == *session));
+    // The agent has the memory of the app.
+    let file = std::fs::read_dir(api.conversations()).unwrap().next().unwrap().unwrap().path();
+    let record = std::fs::read_to_string(file).unwrap();
+    let record: Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
+    let server = &record["mcpServers"][0];
+    assert_eq!((&server["name"], &server["args"]), (&json!("hob"), &json!(["mcp"])), "{record}");
     let form = r#"[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"}}}}]]"#;
     let (messages, _) = editor.prompt(session, form);
     assert_eq!(said(&messages), r#"{"action":"accept","content":{"port":1}}"#);

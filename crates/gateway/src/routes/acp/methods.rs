@@ -63,7 +63,7 @@ async fn new_session(connection: &Connection, params: &Value) -> Result<Value, A
         model: None,
         system: None,
         permissions: Permissions::Ask,
-        mcp_servers: params.get("mcpServers").cloned().unwrap_or_default(),
+        mcp_servers: acp_protocol::session_servers(params),
         client_tools: Vec::new(),
     };
     let (sessions, app) = (&connection.gateway().sessions, connection.app());
