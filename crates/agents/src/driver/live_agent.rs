@@ -18,6 +18,8 @@ pub struct LiveAgent {
     events: mpsc::Receiver<PendingEvent>,
     /// The permits of the events that the caller has taken since it last waited for one. By then they are stored.
     held: Vec<AppPermit>,
+    /// Whether a prompt was sent after the driver had stopped to take commands.
+    prompt_refused: bool,
 }
 
 /// An event that waits to be taken, with the permit of the long line that it comes from.
@@ -130,6 +132,8 @@ impl DriverChannels {
     /// the driver itself knows about earlier ones.
     pub async fn exit(mut self, exit: AgentExit) {
         let mut prompt_unseen = exit.prompt_unseen;
+        // The sender of a later prompt notices that it is refused.
+        self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             prompt_unseen |= matches!(command, AgentCommand::Prompt(_));
         }
@@ -143,14 +147,23 @@ impl LiveAgent {
         let (commands, received_commands) = mpsc::unbounded_channel();
         let (event_sender, events) = mpsc::channel(MAX_PENDING_EVENTS);
         (
-            LiveAgent { conversation, notice: None, commands, events, held: Vec::new() },
+            LiveAgent {
+                conversation,
+                notice: None,
+                commands,
+                events,
+                held: Vec::new(),
+                prompt_refused: false,
+            },
             DriverChannels { commands: received_commands, events: event_sender },
         )
     }
 
     /// Sends a command. An agent that has ended reports that with its own event.
-    pub fn send(&self, command: AgentCommand) {
-        let _ = self.commands.send(command);
+    pub fn send(&mut self, command: AgentCommand) {
+        if let Err(refused) = self.commands.send(command) {
+            self.prompt_refused |= matches!(refused.0, AgentCommand::Prompt(_));
+        }
     }
 
     /// Returns the next event. It is cancel safe: no event is lost if the caller stops waiting.
@@ -162,10 +175,8 @@ impl LiveAgent {
             prompt_unseen: false,
         };
         self.held.clear();
-        match self.events.recv().await {
-            Some(pending) => self.take(pending),
-            None => AgentEvent::Exited(exit()),
-        }
+        let next = self.events.recv().await;
+        self.take(next.unwrap_or_else(|| (AgentEvent::Exited(exit()), None)))
     }
 
     /// Returns the next event if one has arrived.
@@ -176,7 +187,13 @@ impl LiveAgent {
 
     fn take(&mut self, (event, permit): PendingEvent) -> AgentEvent {
         self.held.extend(permit);
-        event
+        match event {
+            AgentEvent::Exited(mut exit) => {
+                exit.prompt_unseen |= self.prompt_refused;
+                AgentEvent::Exited(exit)
+            }
+            event => event,
+        }
     }
 
     /// Ends the agent and returns once none of its processes is left.
@@ -184,5 +201,36 @@ impl LiveAgent {
         let LiveAgent { commands, mut events, .. } = self;
         drop(commands);
         while events.recv().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent exits while its caller sends the next prompt. At whatever moment that is, the prompt counts as unseen.
+    #[tokio::test]
+    async fn prompt_that_meets_an_exit_is_unseen() {
+        let exit = || AgentExit {
+            status: "exit status: 0".to_owned(),
+            stderr: String::new(),
+            prompt_unseen: false,
+        };
+        for before in [true, false] {
+            let (mut agent, channels) = LiveAgent::new("c".to_owned());
+            if before {
+                agent.send(AgentCommand::Prompt("one".to_owned()));
+            }
+            channels.exit(exit()).await;
+            if !before {
+                agent.send(AgentCommand::Prompt("one".to_owned()));
+            }
+            let AgentEvent::Exited(exit) = agent.next_event().await else { panic!("an exit") };
+            assert!(exit.prompt_unseen, "sent before: {before}");
+        }
+        let (mut agent, channels) = LiveAgent::new("c".to_owned());
+        channels.exit(exit()).await;
+        let AgentEvent::Exited(exit) = agent.next_event().await else { panic!("an exit") };
+        assert!(!exit.prompt_unseen);
     }
 }

@@ -60,7 +60,7 @@ impl Actor {
                 event = self.host.next_event() => self.handle_idle_event(event).await,
             }
         }
-        if let Some(agent) = self.host.agent.take() {
+        if let Some(mut agent) = self.host.agent.take() {
             // A conversation that continues on another node stays open.
             if handle.closing.is_cancelled() && !handle.is_lost() {
                 agent.send(AgentCommand::Close);

@@ -42,8 +42,8 @@ impl AgentHost {
     }
 
     /// Sends the agent a command, if there is an agent.
-    pub fn tell(&self, command: AgentCommand) {
-        if let Some(agent) = &self.agent {
+    pub fn tell(&mut self, command: AgentCommand) {
+        if let Some(agent) = &mut self.agent {
             agent.send(command);
         }
     }
