@@ -15,6 +15,7 @@ mod conversation_store;
 mod counters;
 mod doctor;
 mod error;
+mod event_log;
 mod expiry;
 mod extract;
 mod held_body;

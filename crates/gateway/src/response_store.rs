@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
+use crate::event_log::EventLog;
 use crate::response_items::full_items;
 
 /// The longest chain of `previous_response_id`.
@@ -43,6 +44,8 @@ struct RunningTokens {
     cancel: CancellationToken,
     /// Says that it has ended and was stored.
     ended: CancellationToken,
+    /// The events so far, if it is made in the background.
+    events: Option<Arc<EventLog>>,
 }
 
 impl Responses {
@@ -217,12 +220,18 @@ impl Responses {
         Ok(())
     }
 
-    /// Notes that a response is being made.
-    pub(crate) fn begin(self: &Arc<Self>, app: &AppName, id: &str) -> Running {
-        let tokens = RunningTokens::default();
+    /// Notes that a response is being made. One in the background has a log of its events.
+    pub(crate) fn begin(self: &Arc<Self>, app: &AppName, id: &str, is_background: bool) -> Running {
+        let events = is_background.then(Arc::default);
+        let tokens = RunningTokens { events, ..RunningTokens::default() };
         let key = (app.clone(), id.to_owned());
         self.running().insert(key.clone(), tokens.clone());
         Running { responses: self.clone(), key, tokens }
+    }
+
+    /// Returns the events of a response that this process makes in the background.
+    pub(crate) fn events(&self, app: &AppName, id: &str) -> Option<Arc<EventLog>> {
+        self.running().get(&(app.clone(), id.to_owned()))?.events.clone()
     }
 
     /// Cancels a response that runs in the background of this process, and waits for its end. Returns whether there is
@@ -253,6 +262,11 @@ impl Running {
         self.tokens.cancel.cancelled().await;
     }
 
+    /// Returns the events, if the response is made in the background.
+    pub fn events(&self) -> Option<Arc<EventLog>> {
+        self.tokens.events.clone()
+    }
+
     /// Stores the response, unless it was deleted.
     pub async fn save(&self, response: &Value, input: &[Value]) -> Result<(), StoreError> {
         let (app, id) = &self.key;
@@ -275,6 +289,9 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.responses.running().remove(&self.key);
+        if let Some(events) = &self.tokens.events {
+            events.end();
+        }
         self.tokens.ended.cancel();
     }
 }

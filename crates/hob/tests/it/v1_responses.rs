@@ -230,7 +230,6 @@ fn what_a_response_cannot_honour_is_refused_by_name() {
         (json!({"input": 1}), "input"),
         (json!({"input": "x", "conversation": 1}), "conversation"),
         (json!({"input": "x", "prompt": {"id": "p"}}), "prompt"),
-        (json!({"input": "x", "background": true, "stream": true}), "background"),
         (json!({"input": "x", "background": true, "store": false}), "background"),
         (json!({"input": [{"type": "item_reference", "id": "msg_1"}]}), "input[0].id"),
         (json!({"input": "x", "tools": [{"type": "web_search"}]}), "tools[0].type"),
@@ -303,7 +302,9 @@ fn stored_response_is_continued_listed_and_deleted() {
     let twice = stored(&api, json!({"input": [twice, twice]}));
     let listed = api.get(&format!("/v1/responses/{}/input_items", id(&twice))).json();
     assert_ne!(listed["data"][0]["id"], listed["data"][1]["id"], "{listed}");
-    assert_eq!(api.get(&format!("{path}?stream=true")).status, 400);
+    // The events of a response that has ended can be read again.
+    let events = events_of(&api.get(&format!("{path}?stream=true")));
+    assert_eq!(events.last().unwrap()["response"], api.get(&path).json());
 
     let count = api.post(
         "/v1/responses/input_tokens",
@@ -382,4 +383,65 @@ fn response_in_the_background_ends_is_cancelled_or_is_lost() {
     let found = get(&api, &lost);
     assert_eq!(found["status"], "failed", "{found}");
     assert!(found["error"]["message"].as_str().unwrap().contains("stopped"), "{found}");
+}
+
+/// Returns the events of a stream, whose numbers have no gap.
+fn events_of(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let data = answer.text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    let numbers: Vec<u64> =
+        events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    let first = numbers.first().copied().unwrap_or_default();
+    assert_eq!(numbers, (first..first + numbers.len() as u64).collect::<Vec<_>>());
+    events
+}
+
+/// A response in the background has one log of events for all readers, early and late ones.
+#[test]
+fn response_in_the_background_is_streamed_to_every_reader() {
+    let api = api(&driver("claude-stream"));
+    let prompt = "[[think Hm.]] [[say Begun.]] [[sleep 300]] [[say Done.]]";
+    let body = json!({"input": prompt, "background": true, "stream": true});
+    let whole = events_of(&api.post("/v1/responses", &body));
+    let kinds: Vec<&str> = whole.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let first = ["response.created", "response.queued", "response.in_progress"];
+    assert_eq!((&kinds[..3], kinds.last()), (&first[..], Some(&"response.completed")), "{kinds:?}");
+    let last = whole.last().unwrap()["response"].clone();
+    assert_eq!(text(&last), "Begun.\n\nDone.");
+    let path = format!("/v1/responses/{}", id(&last));
+    assert_eq!(api.get(&path).json(), last, "it is stored before its last event");
+
+    // A late reader gets each text in one piece.
+    let late = events_of(&api.get(&format!("{path}?stream=true")));
+    let deltas = |events: &[Value]| {
+        let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+        deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>()
+    };
+    assert_eq!((deltas(&whole), &late.last().unwrap()["response"]), (deltas(&late), &last));
+    let rest = events_of(&api.get(&format!("{path}?stream=true&starting_after=2")));
+    assert_eq!((rest.len(), &rest[..]), (late.len() - 3, &late[3..]));
+    assert!(events_of(&api.get(&format!("{path}?stream=true&starting_after=900"))).is_empty());
+
+    // An early reader gets the events as they come, and so does the next.
+    let running = stored(&api, json!({"input": prompt, "background": true}));
+    let path = format!("/v1/responses/{}?stream=true", id(&running));
+    let early = events_of(&api.get(&path));
+    assert_eq!((deltas(&early), early.len()), (deltas(&whole), whole.len()));
+
+    let hanging = stored(&api, json!({"input": "[[say Begun.]] [[hang]]", "background": true}));
+    let path = format!("/v1/responses/{}", id(&hanging));
+    let events = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| events_of(&api.get(&format!("{path}?stream=true"))));
+        wait_until("the response runs", || {
+            (api.get(&path).json()["status"] == "in_progress").then_some(())
+        });
+        assert_eq!(api.post(&format!("{path}/cancel"), &json!({})).status, 200);
+        reader.join().unwrap()
+    });
+    let last = events.last().unwrap();
+    assert_eq!(
+        (&last["type"], &last["response"]["status"]),
+        (&json!("response.failed"), &json!("cancelled"))
+    );
 }

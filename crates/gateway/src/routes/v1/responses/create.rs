@@ -57,7 +57,8 @@ pub(crate) struct ResponseBody {
     previous_response_id: Option<String>,
     /// Whether the response is stored; `true` if absent.
     store: Option<bool>,
-    /// Whether the response is made after the answer to this request. It must be stored, and not be streamed.
+    /// Whether the response is made after the answer to this request. It must be stored. Its stream can be read by several
+    /// clients, also later (`GET /v1/responses/{id}?stream=true`), and goes on without them.
     background: Option<bool>,
     /// The ID of a conversation, or an object with it. Its items precede the input; the input and the output are added
     /// to it once the response is complete. Not together with `previous_response_id`.
@@ -117,12 +118,14 @@ async fn answer(
         response.set("conversation", json!({"id": id}));
     }
     let is_stored = body.store != Some(false);
-    let running = || gateway.responses.begin(&app.name, response.id());
+    let is_background = body.background == Some(true);
+    let running = || gateway.responses.begin(&app.name, response.id(), is_background);
     let running = is_stored.then(running);
     let keeper =
         Keeper { gateway: gateway.clone(), app: app.clone(), items, conversation, running };
-    if body.background == Some(true) {
-        let mut answer = in_background(keeper, asked, response).await?;
+    if is_background {
+        let is_streamed = body.stream == Some(true);
+        let mut answer = in_background(keeper, asked, response, is_streamed).await?;
         without_effect.note(&mut answer);
         return Ok(answer);
     }
@@ -206,19 +209,17 @@ fn refuse(body: &ResponseBody) -> Result<(), Problem> {
         _ if is_given(&body.prompt) => "prompt: not supported; send the texts themselves",
         _ if body.background != Some(true) => return Ok(()),
         _ if body.store == Some(false) => "background: a response in the background must be stored",
-        _ if body.stream == Some(true) => {
-            "background: a response in the background cannot be streamed"
-        }
         _ => return Ok(()),
     };
     Err(ApiError::bad_request(text).into())
 }
 
-/// Starts a response in the background and returns it as it is now.
+/// Starts a response in the background and returns it as it is now, or a stream of its events.
 async fn in_background(
     keeper: Keeper,
     asked: Conversation,
     mut response: ResponseObject,
+    is_streamed: bool,
 ) -> Result<Response, Problem> {
     response.set("background", json!(true));
     response.set("status", json!("queued"));
@@ -226,26 +227,39 @@ async fn in_background(
     // A request beyond the app's limits is refused and leaves nothing.
     let admitted = Reply::admit(&gateway, &keeper.app, asked).await?;
     keeper.store(&response).await?;
-    let answer = Json(response.value()).into_response();
-    let task_gateway = gateway.clone();
+    let log = keeper.events().unwrap_or_default();
+    for kind in ["response.created", "response.queued"] {
+        stream::log_whole(&response, &log, kind);
+    }
+    let answer = match is_streamed {
+        true => stream::follow(log.clone(), 0).into_response(),
+        false => Json(response.value()).into_response(),
+    };
+    let (keeper, task_gateway) = (Arc::new(keeper), gateway.clone());
     gateway.runtime.tasks.spawn(async move {
         let mut begun = response.clone();
         begun.set("status", json!("in_progress"));
         let made = async {
             let reply = admitted.start(&task_gateway).await?;
             keeper.store(&begun).await?;
-            reply.whole().await.map_err(Problem::from)
+            stream::log_reply(reply, begun, keeper.clone(), log.clone()).await;
+            Ok::<(), Problem>(())
         };
+        let made = async { made.await.map_err(Problem::in_responses) };
         let made = tokio::select! {
             made = made => Some(made),
             () = keeper.cancelled() => None,
         };
-        match made {
-            Some(Ok(whole)) => response.complete_with(whole),
-            Some(Err(problem)) => response.fail(&problem.in_responses()),
+        match &made {
+            // Its last event has stored it.
+            Some(Ok(())) => {}
+            Some(Err(problem)) => response.fail(problem),
             None => response.set("status", json!("cancelled")),
         }
-        keeper.keep(&response).await;
+        if !matches!(made, Some(Ok(()))) {
+            keeper.keep(&response).await;
+            stream::log_whole(&response, &log, stream::last_event(response.status()));
+        }
         // An app that was removed meanwhile leaves nothing behind.
         let apps = task_gateway.apps.apps(AppFilter::All).await;
         let app = &keeper.app;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::object::ResponseObject;
 use crate::error::ApiError;
+use crate::event_log::EventLog;
 use crate::response_store::Running;
 use crate::state::Gateway;
 
@@ -45,6 +46,11 @@ impl Keeper {
         if let Err(error) = self.store(response).await {
             tracing::error!(?error, "cannot store a response");
         }
+    }
+
+    /// Returns the log of the events, if the response is made in the background.
+    pub fn events(&self) -> Option<Arc<EventLog>> {
+        self.running.as_ref()?.events()
     }
 
     /// Waits until the response is cancelled or deleted.

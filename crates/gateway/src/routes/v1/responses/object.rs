@@ -58,6 +58,11 @@ impl ResponseObject {
         ResponseObject { fields }
     }
 
+    /// A stored response.
+    pub fn stored(body: Value) -> ResponseObject {
+        ResponseObject { fields: body.as_object().cloned().unwrap_or_default() }
+    }
+
     pub fn id(&self) -> &str {
         self.fields["id"].as_str().unwrap_or_default()
     }

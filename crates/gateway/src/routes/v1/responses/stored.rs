@@ -13,7 +13,7 @@ use super::super::dialect::{Dialect, Problem};
 use super::super::items_page::ItemsQuery;
 use super::super::tools;
 use super::history::{self, NamedHistory};
-use super::input;
+use super::{input, stream};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
@@ -22,10 +22,11 @@ use crate::state::Gateway;
 
 type Called<T> = Result<T, ApiError>;
 
-/// Returns a stored response.
+/// Returns a stored response, or a stream of its events.
 #[utoipa::path(get, path = "/v1/responses/{id}", tag = "v1", operation_id = "get_response", security(("token" = [])),
     params(("id" = String, Path, description = "The response."), GetQuery), responses(
-    (status = 200, description = "The response.", body = Object),
+    (status = 200, description = "The response, or its events.",
+        content((Object = "application/json"), (Object = "text/event-stream"))),
     (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
     (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
     (status = 404, description = "No such response of this app.", body = Object),
@@ -39,13 +40,23 @@ pub(crate) async fn get(
 ) -> Response {
     let found = async {
         let (Caller(app), ApiPath(id), ApiQuery(query)) = (caller?, id?, query?);
-        if query.stream == Some(true) {
-            let text = "stream: a stored response cannot be streamed; read it until it has ended";
-            return Err(ApiError::bad_request(text));
+        let log = gateway.responses.events(&app.name, &id);
+        let response = gateway.responses.current(&app.name, &id).await?;
+        if query.stream != Some(true) {
+            return Ok(Json(response.body).into_response());
         }
-        Ok(gateway.responses.current(&app.name, &id).await?.body)
+        let log = match log {
+            Some(log) => log,
+            None if response.is_running() => {
+                let text = "stream: the response is not in the background, or runs on another node";
+                return Err(ApiError::bad_request(text));
+            }
+            None => stream::log_of_stored(response.body),
+        };
+        let first = query.starting_after.map_or(0, |number| number.saturating_add(1));
+        Ok(stream::follow(log, first).into_response())
     };
-    respond(found.await)
+    found.await.unwrap_or_else(|error| Dialect::OpenAi.respond(error.into()))
 }
 
 /// Deletes a stored response. One that is being made is cancelled.
@@ -105,8 +116,10 @@ pub(crate) async fn cancel(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct GetQuery {
-    /// Must be false.
+    /// Whether the answer is a stream of the response's events, until it ends.
     stream: Option<bool>,
+    /// With `stream`: only the events after the one with this `sequence_number`.
+    starting_after: Option<usize>,
 }
 
 /// Lists the items of a stored response's request.

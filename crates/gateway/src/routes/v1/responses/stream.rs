@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::super::dialect::Problem;
@@ -12,32 +14,108 @@ use super::keeper::Keeper;
 use super::object::{
     ResponseObject, function_call, message, reasoning, status_of, summary_part, text_part,
 };
+use crate::event_log::EventLog;
 
+/// Streams a response while it is made.
 pub(super) fn stream(
     reply: Reply,
     response: ResponseObject,
     keeper: Keeper,
 ) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
-    let mut events =
-        ResponseEvents { response, keeper, output: Vec::new(), open: None, sequence: 0 };
-    let mut first = VecDeque::new();
-    for kind in ["response.created", "response.in_progress"] {
-        let event = json!({"response": events.response.value()});
-        first.push_back(events.event(kind, event));
+    let mut events = ResponseEvents::new(response, Some(Arc::new(keeper)), None);
+    let first = ["response.created", "response.in_progress"].map(|kind| events.whole(kind));
+    let events = in_words(reply, events, first.into());
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Streams the events of a log from a number on.
+pub(super) fn follow(
+    log: Arc<EventLog>,
+    first: usize,
+) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
+    Sse::new(log.follow(first)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Adds an event with the whole response to its log.
+pub(super) fn log_whole(response: &ResponseObject, log: &Arc<EventLog>, kind: &str) {
+    drop(ResponseEvents::new(response.clone(), None, Some(log.clone())).whole(kind));
+}
+
+/// Makes a response and adds its events to a log.
+pub(super) async fn log_reply(
+    reply: Reply,
+    response: ResponseObject,
+    keeper: Arc<Keeper>,
+    log: Arc<EventLog>,
+) {
+    let mut events = ResponseEvents::new(response, Some(keeper), Some(log));
+    let first = VecDeque::from([events.whole("response.in_progress")]);
+    in_words(reply, events, first).for_each(|_| std::future::ready(())).await;
+}
+
+/// Returns the events of a stored response that has ended. Each text is one piece.
+pub(super) fn log_of_stored(body: Value) -> Arc<EventLog> {
+    let log = Arc::new(EventLog::default());
+    let whole = ResponseObject::stored(body.clone());
+    let mut begun = whole.clone();
+    for (name, value) in [
+        ("status", json!("in_progress")),
+        ("output", json!([])),
+        ("error", Value::Null),
+        ("incomplete_details", Value::Null),
+        ("usage", Value::Null),
+    ] {
+        begun.set(name, value);
     }
-    Sse::new(in_words(reply, events, first)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    let mut events = ResponseEvents::new(begun, None, Some(log.clone()));
+    drop(["response.created", "response.in_progress"].map(|kind| events.whole(kind)));
+    let mut rendered = VecDeque::new();
+    for item in body["output"].as_array().into_iter().flatten() {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match item["type"].as_str() {
+            Some("message") => {
+                events.text(text(&item["content"][0]["text"]), &mut rendered);
+                events.close(item["status"].as_str().unwrap_or("completed"), &mut rendered);
+            }
+            Some("reasoning") => events.thought(&text(&item["summary"][0]["text"]), &mut rendered),
+            Some("function_call") => {
+                let input = serde_json::from_str(&text(&item["arguments"])).unwrap_or_default();
+                let (id, name) = (text(&item["call_id"]), text(&item["name"]));
+                events.call(&ClientCall { id, name, input }, &mut rendered);
+            }
+            _ => {}
+        }
+    }
+    let kind = last_event(whole.status());
+    events.response = whole;
+    drop(events.whole(kind));
+    log.end();
+    log
+}
+
+/// Returns the kind of event that ends a stream. There is none for a cancelled response.
+pub(super) fn last_event(status: &str) -> &'static str {
+    match status {
+        "completed" => "response.completed",
+        "incomplete" => "response.incomplete",
+        _ => "response.failed",
+    }
 }
 
 /// Renders a reply as the events of a response.
 struct ResponseEvents {
     response: ResponseObject,
     /// Stores the response.
-    keeper: Keeper,
+    keeper: Option<Arc<Keeper>>,
+    /// Takes the events, too.
+    log: Option<Arc<EventLog>>,
+    /// The last event, which the log gets once the response is stored.
+    last: Option<(&'static str, String)>,
     /// The complete items.
     output: Vec<Value>,
     /// The message that is being written.
     open: Option<OpenMessage>,
-    sequence: u64,
+    sequence: usize,
 }
 
 struct OpenMessage {
@@ -46,12 +124,47 @@ struct OpenMessage {
 }
 
 impl ResponseEvents {
-    /// Returns the next event.
-    fn event(&mut self, kind: &str, mut fields: Value) -> Event {
+    /// Renders the events of a response that go on after those of its log.
+    fn new(
+        response: ResponseObject,
+        keeper: Option<Arc<Keeper>>,
+        log: Option<Arc<EventLog>>,
+    ) -> ResponseEvents {
+        let sequence = log.as_ref().map_or(0, |log| log.len());
+        let (output, open, last) = (Vec::new(), None, None);
+        ResponseEvents { response, keeper, log, last, output, open, sequence }
+    }
+
+    /// Returns the data of the next event.
+    fn data(&mut self, kind: &str, mut fields: Value) -> String {
         fields["type"] = json!(kind);
         fields["sequence_number"] = json!(self.sequence);
         self.sequence += 1;
-        Event::default().event(kind).data(fields.to_string())
+        fields.to_string()
+    }
+
+    /// Returns the next event.
+    fn event(&mut self, kind: &str, fields: Value) -> Event {
+        let data = self.data(kind, fields);
+        if let Some(log) = &self.log {
+            log.push(kind, &data);
+        }
+        Event::default().event(kind).data(data)
+    }
+
+    /// Returns the last event, which has the whole response.
+    fn last(&mut self) -> Event {
+        let kind = last_event(self.response.status());
+        let data = self.data(kind, json!({"response": self.response.value()}));
+        let event = Event::default().event(kind).data(&data);
+        self.last = Some((kind, data));
+        event
+    }
+
+    /// Returns an event with the response as it is now.
+    fn whole(&mut self, kind: &str) -> Event {
+        let fields = json!({"response": self.response.value()});
+        self.event(kind, fields)
     }
 
     /// Adds a text to the message, which begins if there is none.
@@ -152,15 +265,18 @@ impl Wording for ResponseEvents {
                 self.close(status_of(&result), events);
                 let output = std::mem::take(&mut self.output);
                 self.response.complete(output, &result);
-                let kind = format!("response.{}", self.response.status());
-                let response = json!({"response": self.response.value()});
-                events.push_back(self.event(&kind, response));
+                events.push_back(self.last());
             }
         }
     }
 
     async fn ended(&mut self) {
-        self.keeper.keep(&self.response).await;
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(&self.response).await;
+        }
+        if let (Some(log), Some((kind, data))) = (&self.log, self.last.take()) {
+            log.push(kind, &data);
+        }
     }
 
     fn model(&mut self, model: &str) {
@@ -171,7 +287,6 @@ impl Wording for ResponseEvents {
         self.close("incomplete", events);
         self.response.set("output", Value::Array(std::mem::take(&mut self.output)));
         self.response.fail(problem);
-        let response = json!({"response": self.response.value()});
-        events.push_back(self.event("response.failed", response));
+        events.push_back(self.last());
     }
 }
