@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use hob_child::tree;
 use hob_testkit::leak::processes_with;
 use hob_testkit::model_api::without_reminders;
+use hob_testkit::script;
 use hob_testkit::{HobServer, ModelApi, TestHome, is_campaign, program, wait_until};
 use serde_json::{Value, json};
 
@@ -95,6 +96,8 @@ impl Setup {
     fn configure(&self, history: &str) {
         let mut env = self.api.claude_environment();
         env.push(("CLAUDE_CODE_MAX_RETRIES", "0".to_owned()));
+        // A file of this name in an app's folder tells the scripted agent what to answer.
+        env.push((script::VARIABLE, "script".to_owned()));
         let command = match self.agent {
             Agent::Scripted => program("hob-scripted-agent"),
             Agent::Real => installed("node_modules/.bin/claude"),
@@ -400,7 +403,9 @@ fn snippets_of_the_docs_run() {
 /// Layers on top of the SDKs that `scripts/test` runs, and those that only `scripts/campaign` runs.
 const LAYERS: [&str; 2] = ["layer_ai.mjs", "layer_agents.py"];
 /// Each with its environment.
-const CAMPAIGN_LAYERS: [(&str, &str); 6] = [
+const CAMPAIGN_LAYERS: [(&str, &str); 8] = [
+    ("examples_anthropic.py", ".venv"),
+    ("examples_openai.py", ".venv"),
     ("layer_langchain.py", ".venv-layers"),
     ("layer_pydantic_ai.py", ".venv-layers"),
     ("layer_llm.py", ".venv-layers"),
@@ -426,7 +431,7 @@ fn layers_run_as_the_table_in_the_docs_says() {
         command
             .env("HOME", setup.home.user_home())
             .current_dir(installed("package.json").parent().unwrap());
-        command.arg(installed(script)).arg(setup.server().url()).arg(&app.token);
+        command.arg(installed(script)).arg(setup.server().url()).arg(&app.token).arg(&app.cwd);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = said.lines().last().filter(|line| line.starts_with("| `"));
