@@ -379,6 +379,20 @@ def agent_sessions():
         again.events.send(session.id, events=[{"type": "user.message", "content": content}])
         answer = next(event for event in stream if event.type == "agent.message")
     assert answer.content[0].text == "Yes.", answer
+    # An interrupt ends the turn, and the session goes on.
+    content = [{"type": "text", "text": '[[say Begun.]] [[tool Bash {"command":"exec sleep 1000"}]]'}]
+    with again.events.stream(session.id) as stream:
+        again.events.send(session.id, events=[{"type": "user.message", "content": content}])
+        for event in stream:
+            if event.type == "agent.message":
+                again.events.send(session.id, events=[{"type": "user.interrupt"}])
+            if event.type == "session.status_idle":
+                break
+    content = [{"type": "text", "text": "[[say On.]]"}]
+    with again.events.stream(session.id) as stream:
+        again.events.send(session.id, events=[{"type": "user.message", "content": content}])
+        answer = next(event for event in stream if event.type == "agent.message")
+    assert answer.content[0].text == "On.", answer
     assert again.delete(session.id).type == "session_deleted"
     raises(anthropic.NotFoundError, lambda: again.retrieve(session.id), "session")
 

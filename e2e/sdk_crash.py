@@ -38,7 +38,7 @@ def assistant(content):
 def running(kind):
     """A prompt whose turn never ends, and a function that waits until the turn's tool runs."""
     prompt, pid = long_work(kind)
-    return f"[[say Begun.]] {prompt}", lambda: int(wait_for(pid))
+    return prompt, lambda: int(wait_for(pid))
 
 
 def breaks(events):

@@ -71,10 +71,10 @@ export async function waitFor(path) {
   return text();
 }
 
-/** A prompt whose tool runs forever, and the file with the tool's pid once it runs. */
+/** A prompt whose tool runs forever, and the file with the tool's pid once it runs. Hob begins a stream with its first word. */
 export function longWork(kind) {
   const name = `tool-${randomBytes(4).toString("hex")}`;
-  const prompt = `[[tool Bash {"command":"echo $$ > ${name}; exec sleep 1000"}]]`;
+  const prompt = `[[say Begun.]] [[tool Bash {"command":"echo $$ > ${name}; exec sleep 1000"}]]`;
   return [prompt, inFolder(kind, name)];
 }
 

@@ -85,9 +85,10 @@ def wait_for(path):
 
 
 def long_work(kind):
-    """A prompt whose tool runs forever, and the file with the tool's pid once it runs."""
+    """A prompt whose tool runs forever, and the file with the tool's pid once it runs. Hob begins a stream with its first
+    word."""
     pid = Path(app(kind)["cwd"]) / f"tool-{os.urandom(4).hex()}"
-    return '[[tool Bash {"command":"echo $$ > %s; exec sleep 1000"}]]' % pid.name, pid
+    return '[[say Begun.]] [[tool Bash {"command":"echo $$ > %s; exec sleep 1000"}]]' % pid.name, pid
 
 
 def png():
