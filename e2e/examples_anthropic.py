@@ -17,5 +17,5 @@ main("anthropic", {"ANTHROPIC_BASE_URL": URL, "ANTHROPIC_API_KEY": TOKEN}, {
     "thinking_stream.py": None,
     "tools.py": '[[tool mcp__app__get_weather {"location": "SF"}]] [[say It is warm.]]',
     "tools_runner.py": None,
-    "tools_stream.py": None,
+    "tools_stream.py": '[[tool mcp__app__get_weather {"location": "SF"}]]',
 })

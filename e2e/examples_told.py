@@ -28,7 +28,7 @@ def main(package, environment, examples):
         run = subprocess.run(
             [sys.executable, folder / name], cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=120)
-        if run.returncode != 0:
+        if run.returncode != 0 or not run.stdout.strip():
             sys.exit(f"{name}: {run.stdout[-2000:]}\n{run.stderr[-4000:]}")
     script.unlink()
     print(f"| `{package}` {version(package)}, its own examples | {', '.join(examples)} |")

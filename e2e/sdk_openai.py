@@ -396,6 +396,14 @@ def responses(kind):
     assert (later.status, later.output_text) == ("completed", "echo: later"), later
     caller.responses.delete(later.id)
     raises(openai.NotFoundError, lambda: caller.responses.retrieve(later.id), later.id)
+    # A stream that breaks off goes on after its last event.
+    events = caller.responses.create(model=MODEL, input="[[big 3000]]", background=True, stream=True)
+    seen = [event for event, _ in zip(events, range(6))]
+    events.close()
+    last = seen[-1].sequence_number
+    rest = list(caller.responses.retrieve(seen[0].response.id, stream=True, starting_after=last))
+    pieces = [event.delta for event in seen + rest if event.type == "response.output_text.delta"]
+    assert len("".join(pieces)) == 3000 and rest[-1].type == "response.completed", (seen, rest)
     hanging = caller.responses.create(model=MODEL, input="[[hang]]", background=True)
     assert caller.responses.cancel(hanging.id).status == "cancelled"
     raises(openai.BadRequestError,

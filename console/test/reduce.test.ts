@@ -151,6 +151,7 @@ test('a form has fields of its schema, and content of its inputs', () => {
   assert.deepEqual([fields[0]!.title, fields[0]!.required, fields[2]!.initial], ['Port', true, 'here']);
   assert.deepEqual([fields[4]!.choices, fields[5]!.choices.length], [[{ value: 's', title: 'Small' }], 2]);
   const data = new FormData();
-  for (const [name, value] of [['port', '80'], ['ratio', ''], ['host', 'x'], ['sure', 'on'], ['size', 's'], ['tags', 'a'], ['tags', 'b']]) data.append(name!, value!);
+  const typed: [number, string][] = [[0, '80'], [1, ''], [2, 'x'], [3, 'on'], [4, 's'], [5, 'a'], [5, 'b']];
+  for (const [index, value] of typed) data.append(`field-${index}`, value);
   assert.deepEqual(contentOf(fields, data), { port: 80, host: 'x', sure: true, size: 's', tags: ['a', 'b'] });
 });

@@ -183,7 +183,7 @@ it('a permission request is answered with a button', async (hob) => {
 it('a form of the agent is filled in', async (hob) => {
   const id = await hob.session('acp', { permissions: 'ask' });
   const page = await visit(browser, hob, `/sessions/${id}`);
-  const schema = '{"type":"object","required":["port"],"properties":{"port":{"type":"integer","title":"Port"},"host":{"type":"string"}}}';
+  const schema = '{"type":"object","required":["port"],"properties":{"port":{"type":"integer","title":"Port"},"remove":{"type":"string","enum":["a","b"],"default":"b"},"host":{"type":"string"}}}';
   const prompt = `[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":${schema}}]]`;
   await ask(page, prompt);
   const form = page.getByRole('group', { name: 'It asks: Which port?' });
@@ -191,7 +191,7 @@ it('a form of the agent is filled in', async (hob) => {
   await form.getByRole('button', { name: 'Send' }).click();
   await form.getByLabel('Port').fill('8080');
   await form.getByRole('button', { name: 'Send' }).click();
-  await log(page).getByText('{"action":"accept","content":{"port":8080}}').waitFor();
+  await log(page).getByText('{"action":"accept","content":{"port":8080,"remove":"b"}}').waitFor();
   await ask(page, prompt);
   await form.getByRole('button', { name: 'Decline' }).click();
   await log(page).getByText('{"action":"decline"}').waitFor();

@@ -42,67 +42,70 @@ export function fieldsOf(form: Json): Field[] {
   });
 }
 
+/** Returns the name of a field's input. The agent's own names could hide properties of the form element. */
+const inputName = (index: number) => `field-${index}`;
+
 /** Returns what a form's inputs hold. An empty field that is not required is left out. */
 export function contentOf(fields: Field[], data: FormData): Json {
-  const content: Json = {};
-  for (const field of fields) {
-    const text = String(data.get(field.name) ?? '');
-    if (field.kind === 'boolean') content[field.name] = data.get(field.name) !== null;
-    else if (field.kind === 'choices') content[field.name] = data.getAll(field.name).map(String);
-    else if (text === '' && !field.required) continue;
-    else content[field.name] = field.kind === 'number' || field.kind === 'integer' ? Number(text) : text;
-  }
-  return content;
+  const entries: [string, unknown][] = [];
+  fields.forEach((field, index) => {
+    const name = inputName(index);
+    const text = String(data.get(name) ?? '');
+    if (field.kind === 'boolean') entries.push([field.name, data.get(name) !== null]);
+    else if (field.kind === 'choices') entries.push([field.name, data.getAll(name).map(String)]);
+    else if (text === '' && !field.required) return;
+    else entries.push([field.name, field.kind === 'number' || field.kind === 'integer' ? Number(text) : text]);
+  });
+  return Object.fromEntries(entries);
 }
 
-function Input({ field, id }: { field: Field; id: string }) {
-  const common = { id, name: field.name, required: field.required };
-  const initial = field.initial === undefined ? '' : String(field.initial);
+function Input({ field, name, id, value }: { field: Field; name: string; id: string; value: unknown }) {
+  const common = { id, name, required: field.required };
+  const text = value === undefined || value === null ? '' : String(value);
+  const chosen = Array.isArray(value) ? value : [text];
+  const options = field.choices.map((one) => (
+    <option key={one.value} value={one.value} selected={chosen.includes(one.value)}>
+      {one.title}
+    </option>
+  ));
   switch (field.kind) {
     case 'boolean':
-      return <input id={id} name={field.name} type="checkbox" defaultChecked={field.initial === true} />;
+      return <input id={id} name={name} type="checkbox" defaultChecked={value === true} />;
     case 'choice':
       return (
-        <select {...common} defaultValue={initial}>
-          {field.required ? null : <option value="" />}
-          {field.choices.map((one) => (
-            <option key={one.value} value={one.value}>
-              {one.title}
-            </option>
-          ))}
+        <select {...common}>
+          <option value="" selected={text === ''} />
+          {options}
         </select>
       );
     case 'choices':
       return (
         <select {...common} multiple>
-          {field.choices.map((one) => (
-            <option key={one.value} value={one.value} selected={array(field.initial).includes(one.value)}>
-              {one.title}
-            </option>
-          ))}
+          {options}
         </select>
       );
     case 'number':
     case 'integer':
-      return <input {...common} type="number" step={field.kind === 'integer' ? 1 : 'any'} defaultValue={initial} />;
+      return <input {...common} type="number" step={field.kind === 'integer' ? 1 : 'any'} defaultValue={text} />;
     default:
-      return <input {...common} type="text" defaultValue={initial} />;
+      return <input {...common} type="text" defaultValue={text} />;
   }
 }
 
-/** The inputs of a form. The form around them has the buttons. */
-export function Inputs({ fields, request }: { fields: Field[]; request: string }) {
+/** The inputs of a form, with what was typed before. The form around them has the buttons. */
+export function Inputs({ fields, request, draft }: { fields: Field[]; request: string; draft: Json | undefined }) {
   return (
     <div class="ask-form">
-      {fields.map((field) => {
-        const id = `field-${request}-${field.name}`;
+      {fields.map((field, index) => {
+        const id = `${inputName(index)}-${request}`;
+        const value = draft ? draft[field.name] : field.initial;
         return (
           <div key={field.name} class="ask-field">
             <label for={id}>
               {field.title}
               {field.required ? null : <span class="soft"> (optional)</span>}
             </label>
-            <Input field={field} id={id} />
+            <Input field={field} name={inputName(index)} id={id} value={value} />
             {field.description ? <p class="soft">{field.description}</p> : null}
           </div>
         );

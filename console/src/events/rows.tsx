@@ -16,6 +16,8 @@ export interface RowContext {
   answer: (request: string, option: string, content?: Json) => Promise<unknown>;
   /** Which folded rows are open; kept here, because rows leave the page while they are out of sight. */
   open: Set<string>;
+  /** What was typed into forms, by request. */
+  drafts: Map<string, Json>;
 }
 
 export function guess(block: Block): number {
@@ -166,6 +168,8 @@ function Plan({ block }: Of<PlanBlock>) {
 
 function Ask({ block, context }: Of<AskBlock> & { context: RowContext }) {
   const [sent, setSent] = useState(false);
+  // Only the first rendering reads it: the inputs keep what is typed.
+  const [draft] = useState(context.drafts.get(block.request));
   if (block.status !== 'asked') {
     // What the policy answered by itself was never a question to anyone.
     const option = block.options.find((one) => one.option === block.answer);
@@ -188,16 +192,7 @@ function Ask({ block, context }: Of<AskBlock> & { context: RowContext }) {
   };
   const sends = (option: Option) => fields !== null && option.kind === 'allow_once';
   return (
-    <form
-      class="ask"
-      role="group"
-      aria-label={fields ? `It asks: ${block.title}` : `May it? ${block.title}`}
-      onSubmit={(event) => {
-        event.preventDefault();
-        const option = block.options.find(sends);
-        if (option && fields) void send(option.option, contentOf(fields, new FormData(event.currentTarget)));
-      }}
-    >
+    <div class="ask" role="group" aria-label={fields ? `It asks: ${block.title}` : `May it? ${block.title}`}>
       <div class="ask-words">
         <Icon name="lock" />
         <div>
@@ -205,21 +200,32 @@ function Ask({ block, context }: Of<AskBlock> & { context: RowContext }) {
           <strong>{block.title || 'go on'}</strong>
         </div>
       </div>
-      {fields ? <Inputs fields={fields} request={block.request} /> : null}
-      <div class="ask-buttons">
-        {block.options.map((option) => (
-          <Button
-            key={option.option}
-            type={sends(option) ? 'submit' : 'button'}
-            look={option.kind === 'allow_once' ? 'primary' : option.kind.startsWith('reject') ? 'danger' : 'plain'}
-            disabled={sent}
-            onClick={sends(option) ? undefined : () => send(option.option)}
-          >
-            {option.name || option.option}
-          </Button>
-        ))}
-      </div>
-    </form>
+      <form
+        onInput={(event) => {
+          if (fields) context.drafts.set(block.request, contentOf(fields, new FormData(event.currentTarget)));
+        }}
+        onSubmit={(event) => {
+          event.preventDefault();
+          const option = block.options.find(sends);
+          if (option && fields) void send(option.option, contentOf(fields, new FormData(event.currentTarget)));
+        }}
+      >
+        {fields ? <Inputs fields={fields} request={block.request} draft={draft} /> : null}
+        <div class="ask-buttons">
+          {block.options.map((option) => (
+            <Button
+              key={option.option}
+              type={sends(option) ? 'submit' : 'button'}
+              look={option.kind === 'allow_once' ? 'primary' : option.kind.startsWith('reject') ? 'danger' : 'plain'}
+              disabled={sent}
+              onClick={sends(option) ? undefined : () => send(option.option)}
+            >
+              {option.name || option.option}
+            </Button>
+          ))}
+        </div>
+      </form>
+    </div>
   );
 }
 

@@ -41,8 +41,8 @@ pub fn session_servers(params: &Value) -> Value {
     let mut servers = match &params["mcpServers"] {
         Value::Null => Vec::new(),
         Value::Array(servers) => servers.clone(),
-        // Creating the session fails with it.
-        other => return other.clone(),
+        // The protocol has a list. Without one, creating the session fails.
+        _ => return json!("mcpServers"),
     };
     if servers.iter().all(|server| server["name"] != MEMORY_SERVER) {
         servers.push(json!({"name": MEMORY_SERVER, "type": "memory"}));

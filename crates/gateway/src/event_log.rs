@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::response::sse::Event;
+use serde_json::json;
 use tokio::sync::watch;
 
-/// How many bytes of events are kept. A response whose events are larger can only be read when it has ended.
-const MAX_LOG_BYTES: usize = 16 << 20;
+/// How many bytes of events a log keeps. Then its readers get an error, and have to read the response when it has ended.
+const MAX_LOG_BYTES: usize = 8 << 20;
 
 /// The events of one response, in order. An event's number is its index.
 #[derive(Debug)]
@@ -43,12 +44,21 @@ impl EventLog {
         }
         state.bytes += data.len();
         if state.bytes > MAX_LOG_BYTES {
+            let text = "the stream is too long; read the response when it has ended";
+            let error = json!({"type": "error", "code": "server_error", "message": text,
+                "param": null, "sequence_number": state.events.len()});
+            state.events.push(("error".to_owned(), error.to_string().into()));
             state.has_ended = true;
         } else {
             state.events.push((kind.to_owned(), data.into()));
         }
         drop(state);
         self.changes.send_replace(());
+    }
+
+    /// Returns the size of all events.
+    pub fn bytes(&self) -> usize {
+        self.state().bytes
     }
 
     /// Returns how many events there are.
@@ -116,7 +126,7 @@ mod tests {
     async fn log_that_is_too_large_ends() {
         let log = Arc::new(EventLog::default());
         let long = "x".repeat(MAX_LOG_BYTES / 2);
-        (0..3).for_each(|_| log.push("a", &long));
-        assert_eq!(log.follow(0).count().await, 2);
+        (0..9).for_each(|_| log.push("a", &long));
+        assert_eq!(log.follow(0).count().await, 3, "two events and an error");
     }
 }

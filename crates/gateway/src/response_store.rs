@@ -1,8 +1,8 @@
 //! The stored responses of `/v1/responses`: reading, continuing, cancelling and deleting them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_domain::{
     AppName, DocumentChange, DocumentKind, DocumentStore, StoreError, StoredDocument, Timestamp,
@@ -16,6 +16,9 @@ use crate::response_items::full_items;
 
 /// The longest chain of `previous_response_id`.
 const MAX_CHAIN: usize = 1000;
+/// How long the events of a response that has ended are kept, and how many bytes of them.
+const MAX_FINISHED_AGE: Duration = Duration::from_secs(600);
+const MAX_FINISHED_BYTES: usize = 16 << 20;
 /// The digits of a response's identifier. An item's identifier begins with those of its response.
 const ID_DIGITS: usize = 32;
 
@@ -24,6 +27,15 @@ pub struct Responses {
     store: Arc<dyn DocumentStore>,
     limits: ResponseLimits,
     running: Mutex<HashMap<(AppName, String), RunningTokens>>,
+    /// The events of responses that have ended in the background, the oldest first.
+    finished: Mutex<VecDeque<FinishedLog>>,
+}
+
+/// The events of a response that has ended. A client that was cut off may still read them.
+struct FinishedLog {
+    key: (AppName, String),
+    events: Arc<EventLog>,
+    ended_at: Instant,
 }
 
 /// Limits of stored responses.
@@ -50,7 +62,7 @@ struct RunningTokens {
 
 impl Responses {
     pub fn new(store: Arc<dyn DocumentStore>, limits: ResponseLimits) -> Responses {
-        Responses { store, limits, running: Mutex::default() }
+        Responses { store, limits, running: Mutex::default(), finished: Mutex::default() }
     }
 
     /// Stores a response with the items of its request.
@@ -115,7 +127,9 @@ impl Responses {
 
     /// Deletes a response. One that is being made is not stored when it ends.
     pub(crate) async fn delete(&self, app: &AppName, id: &str) -> Result<(), ApiError> {
-        let tokens = self.running().remove(&(app.clone(), id.to_owned()));
+        let key = (app.clone(), id.to_owned());
+        self.finished().retain(|log| log.key != key);
+        let tokens = self.running().remove(&key);
         if let Some(tokens) = tokens {
             tokens.cancel.cancel();
         }
@@ -229,9 +243,32 @@ impl Responses {
         Running { responses: self.clone(), key, tokens }
     }
 
-    /// Returns the events of a response that this process makes in the background.
+    /// Returns the events of a response that this process makes, or has made not long ago, in the background.
     pub(crate) fn events(&self, app: &AppName, id: &str) -> Option<Arc<EventLog>> {
-        self.running().get(&(app.clone(), id.to_owned()))?.events.clone()
+        let key = (app.clone(), id.to_owned());
+        if let Some(tokens) = self.running().get(&key) {
+            return tokens.events.clone();
+        }
+        let finished = self.finished();
+        finished.iter().find(|log| log.key == key).map(|log| log.events.clone())
+    }
+
+    fn finished(&self) -> MutexGuard<'_, VecDeque<FinishedLog>> {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        while finished.front().is_some_and(|log| log.ended_at.elapsed() > MAX_FINISHED_AGE) {
+            finished.pop_front();
+        }
+        finished
+    }
+
+    /// Keeps the events of a response that has ended for a while.
+    fn keep_events(&self, key: (AppName, String), events: Arc<EventLog>) {
+        let mut finished = self.finished();
+        finished.push_back(FinishedLog { key, events, ended_at: Instant::now() });
+        let mut bytes: usize = finished.iter().map(|log| log.events.bytes()).sum();
+        while bytes > MAX_FINISHED_BYTES {
+            bytes -= finished.pop_front().map_or(bytes, |log| log.events.bytes());
+        }
     }
 
     /// Cancels a response that runs in the background of this process, and waits for its end. Returns whether there is
@@ -288,9 +325,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.responses.running().remove(&self.key);
+        let was_deleted = self.responses.running().remove(&self.key).is_none();
         if let Some(events) = &self.tokens.events {
             events.end();
+            if !was_deleted {
+                self.responses.keep_events(self.key.clone(), events.clone());
+            }
         }
         self.tokens.ended.cancel();
     }

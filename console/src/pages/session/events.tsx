@@ -17,7 +17,7 @@ interface Props {
 export function Events({ log, turns, answer }: Props) {
   const revision = log.revision.value;
   const [, redraw] = useReducer((n: number) => n + 1, 0);
-  const context = useRef<RowContext>({ turns, answer, open: new Set() });
+  const context = useRef<RowContext>({ turns, answer, open: new Set(), drafts: new Map() });
   context.current.turns = turns;
   context.current.answer = answer;
   const follow = (following: boolean) => {

@@ -37,7 +37,8 @@ fn check_field(expected: &Value, value: &Value) -> Result<(), String> {
             let is_list = |items: &Vec<Value>| items.iter().all(Value::is_string);
             (value.as_array().is_some_and(is_list), "a list of strings")
         }
-        _ => return Ok(()),
+        // A type of a later version of the protocol.
+        _ => (value.is_string() || value.is_number() || value.is_boolean(), "a plain value"),
     };
     if !is_right {
         return Err(format!("must be {kind}"));
@@ -76,11 +77,12 @@ mod tests {
             "name": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"},
             "sure": {"type": "boolean"}, "colour": {"type": "string", "enum": ["red", "blue"]},
             "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}]},
-            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}}});
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            "when": {"type": "_date"}}});
         for right in [
             json!({"name": "x"}),
             json!({"name": "x", "count": 3, "ratio": 0.5, "sure": true, "colour": "red", "size": "s"}),
-            json!({"name": "", "tags": ["a", "b"]}),
+            json!({"name": "", "tags": ["a", "b"], "when": "today"}),
         ] {
             assert_eq!(check(&form, &right), Ok(()), "{right}");
         }
@@ -97,6 +99,7 @@ mod tests {
             (json!({"name": "x", "size": "m"}), r#"content.size: must be one of "s""#),
             (json!({"name": "x", "tags": ["c"]}), r#"content.tags: must be one of "a", "b""#),
             (json!({"name": "x", "tags": [1]}), "content.tags: must be a list of strings"),
+            (json!({"name": "x", "when": null}), "content.when: must be a plain value"),
             (json!({"name": "x", "other": 1}), "content.other: the form has no such field"),
         ] {
             assert_eq!(check(&form, &wrong), Err(error.to_owned()), "{wrong}");

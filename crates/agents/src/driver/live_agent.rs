@@ -18,7 +18,7 @@ pub struct LiveAgent {
     events: mpsc::Receiver<PendingEvent>,
     /// The permits of the events that the caller has taken since it last waited for one. By then they are stored.
     held: Vec<AppPermit>,
-    /// Whether a prompt was sent after the driver had stopped to take commands.
+    /// Whether a prompt was sent after the driver had stopped taking commands.
     prompt_refused: bool,
 }
 

@@ -81,7 +81,8 @@ impl Turns<'_> {
         for body in [acp_protocol::chosen(&answer), json!({"option": "reject_once"})] {
             let sent = client.ask(Method::POST, &path, "application/json", Some(&body)).await;
             // Another client may have answered it; the turn goes on.
-            if !matches!(sent, Ok(reply) if reply.status == 400) {
+            let Ok(reply) = sent else { return };
+            if reply.status != 400 || reply.json().await.is_err() {
                 return;
             }
         }

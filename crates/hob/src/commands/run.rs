@@ -162,7 +162,14 @@ async fn follow(
             "turn" => return Ok(data),
             "message" => printer.show(&data),
             "permission" if data["status"] == "asked" => {
-                let option = printer.choose(&data);
+                let is_form = data["form"].is_object();
+                let option = if is_form { "reject_once" } else { printer.choose(&data) };
+                if is_form {
+                    printer.note(&format!(
+                        "hob: the agent asks: {} This command declines such forms; start the session over HTTP or in the console to answer them.",
+                        printer::one_line(data["title"].as_str().unwrap_or_default())
+                    ));
+                }
                 let request = data["request_id"].as_str().unwrap_or_default();
                 let path = format!("/sessions/{session}/permissions/{request}");
                 let body = json!({"option": option});

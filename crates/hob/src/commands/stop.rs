@@ -44,7 +44,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     // A server behind a forwarded socket is not a process of this machine.
     anyhow::ensure!(
         settings.home.serving_pid() == Some(hello.pid),
-        "a server answers (pid {pid}), but no process on this machine uses the home folder {}; the server may run on another \
+        "a server answers (pid {pid}), but it is not the one that uses the home folder {} on this machine; it may run on another \
          machine or in a container: stop it there",
         settings.home.root().display()
     );

@@ -92,7 +92,9 @@ pub(super) fn check_content(
     let allows = option.kind == PermissionOptionKind::AllowOnce;
     match (&ask.form, content) {
         (Some(form), content) if allows => form::check(form, content.unwrap_or(&json!({}))),
-        (_, Some(_)) => Err("content: this answer has no form".to_owned()),
+        (_, Some(_)) => {
+            Err("content: only the answer that accepts a form may have fields".to_owned())
+        }
         (_, None) => Ok(()),
     }
 }

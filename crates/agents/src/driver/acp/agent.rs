@@ -1,6 +1,7 @@
 //! A conversation with a live agent over the protocol.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use agent_client_protocol::v1::schema::{
     CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest, SessionId, TextContent,
@@ -40,6 +41,7 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
     match set_up {
         Ok(conversation) => {
             connection.replay.listen();
+            connection.is_started.store(true, Ordering::Release);
             let (mut agent, channels) = LiveAgent::new(conversation.name());
             agent.notice = conversation.notice.clone();
             let agent_task = AcpAgent {

@@ -39,6 +39,8 @@ pub(super) struct Connection {
     pub questions: mpsc::UnboundedReceiver<Question>,
     /// Decides which of the agent's lines are reported. Lines of the handshake never are.
     pub replay: Arc<ReplayFilter>,
+    /// Whether the conversation is open, so that somebody can answer questions.
+    pub is_started: Arc<AtomicBool>,
     writing: Arc<Writing>,
     input: Option<DropGuard>,
 }
@@ -71,7 +73,14 @@ impl Connection {
         let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden);
         let terminals = AgentTerminals::new(start, file_access.clone());
         let (wire_sender, mut wire) = oneshot::channel();
-        let handlers = Handlers { file_access, terminals, questions: questions_sender, answers };
+        let is_started = Arc::new(AtomicBool::new(false));
+        let handlers = Handlers {
+            file_access,
+            terminals,
+            questions: questions_sender,
+            answers,
+            is_started: is_started.clone(),
+        };
         let mut library = Box::pin(handlers.serve(transport, wire_sender, closed.clone()));
         // The first poll yields the connection handle; a task runs the rest.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -86,7 +95,7 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, questions, replay, writing, input })
+        Ok(Connection { child, wire, lines, questions, replay, is_started, writing, input })
     }
 
     /// Returns what is known about prompts that were written.
@@ -107,6 +116,7 @@ struct Handlers {
     terminals: AgentTerminals,
     questions: mpsc::UnboundedSender<Question>,
     answers: Arc<PendingAnswers>,
+    is_started: Arc<AtomicBool>,
 }
 
 impl Handlers {
@@ -117,8 +127,9 @@ impl Handlers {
         wire_sender: oneshot::Sender<ConnectionTo<Agent>>,
         closed: CancellationToken,
     ) -> Result<(), agent_client_protocol::Error> {
-        let Handlers { file_access, terminals, questions, answers } = self;
+        let Handlers { file_access, terminals, questions, answers, is_started } = self;
         let forms = questions.clone();
+        let started = is_started;
         let (for_files, for_output) = (answers.clone(), answers);
         let (for_reading, for_writing) = (file_access.clone(), file_access);
         let (creating, showing, waiting) =
@@ -138,7 +149,8 @@ impl Handlers {
             )
             .on_receive_request(
                 async move |request: CreateElicitationRequest, responder, _| {
-                    if let Some(question) = Question::form(request, responder)? {
+                    let is_started = started.load(Ordering::Acquire);
+                    if let Some(question) = Question::form(request, responder, is_started)? {
                         let _ = forms.send(question);
                     }
                     Ok(())

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::driver::live_agent::{PermissionOption, PermissionOptionKind, PermissionRequest};
 
-/// The largest form that is put to the caller, in bytes.
+/// The largest form that is put to the caller, with its message, in bytes.
 const MAX_FORM_BYTES: usize = 64 << 10;
 /// The options of a form.
 const ACCEPT: &str = "accept";
@@ -33,18 +33,24 @@ pub(super) enum Question {
 }
 
 impl Question {
-    /// Reads a request to fill in a form. A request for anything else is answered with an error.
+    /// Reads a request to fill in a form. A request for anything else is answered with an error. While the agent starts,
+    /// nobody can fill in a form.
     pub fn form(
         request: CreateElicitationRequest,
         responder: Responder<CreateElicitationResponse>,
+        is_started: bool,
     ) -> Result<Option<Question>, Error> {
+        if !is_started {
+            responder.respond(CreateElicitationResponse::new(ElicitationAction::Cancel))?;
+            return Ok(None);
+        }
         let refuse = |text: &str| Error::invalid_params().data(json!(text));
         let ElicitationMode::Form(mode) = &request.mode else {
             responder.respond_with_error(refuse("hob supports forms only"))?;
             return Ok(None);
         };
         let form = json!(mode.requested_schema);
-        if form.to_string().len() > MAX_FORM_BYTES {
+        if form.to_string().len() + request.message.len() > MAX_FORM_BYTES {
             let text = format!("the form is larger than {MAX_FORM_BYTES} bytes");
             responder.respond_with_error(refuse(&text))?;
             return Ok(None);
@@ -101,16 +107,24 @@ impl Question {
             }
             Question::Form { responder, .. } => {
                 let action = match option.as_deref() {
-                    Some(ACCEPT) => {
-                        let fields: Option<BTreeMap<String, ElicitationContentValue>> =
-                            content.and_then(|content| serde_json::from_value(content).ok());
-                        ElicitationAcceptAction::new().content(fields.unwrap_or_default()).into()
-                    }
+                    Some(ACCEPT) => accepted(content.unwrap_or_else(|| json!({}))),
                     Some(_) => ElicitationAction::Decline,
                     None => ElicitationAction::Cancel,
                 };
                 let _ = responder.respond(CreateElicitationResponse::new(action));
             }
+        }
+    }
+}
+
+/// Returns the answer with the fields of a form. Fields that cannot be sent decline it; the check of the form has refused
+/// them before.
+fn accepted(content: Value) -> ElicitationAction {
+    match serde_json::from_value::<BTreeMap<String, ElicitationContentValue>>(content) {
+        Ok(fields) => ElicitationAcceptAction::new().content(fields).into(),
+        Err(error) => {
+            tracing::error!(%error, "the fields of a form cannot be sent to the agent");
+            ElicitationAction::Decline
         }
     }
 }

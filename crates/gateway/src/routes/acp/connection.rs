@@ -208,7 +208,7 @@ impl Connection {
         }
     }
 
-    /// Asks the client. Returns `None` if it refuses, or has gone.
+    /// Asks the client. Returns `null` if it answers with an error, and `None` if it has gone.
     pub async fn ask(&self, session: &str, method: &str, params: Value) -> Option<Value> {
         let (sender, answer) = oneshot::channel();
         let id = {
@@ -221,6 +221,6 @@ impl Connection {
         let _question = Question { connection: self, id };
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.send(Some(session.to_owned()), message);
-        answer.await.ok()?.get("result").cloned()
+        Some(answer.await.ok()?.get("result").cloned().unwrap_or_default())
     }
 }

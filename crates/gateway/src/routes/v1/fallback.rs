@@ -24,13 +24,10 @@ pub(crate) async fn nowhere(uri: Uri, headers: HeaderMap) -> Response {
 pub(crate) const LIKE_AGENTS: [&str; 2] = ["/agents/environments", "/agents/automations"];
 
 /// The first parts of paths in the vendors' APIs that Hob does not serve.
-const UNSUPPORTED: [&str; 26] = [
+const UNSUPPORTED: [&str; 23] = [
     "assistants",
     "audio",
-    "batches",
     "chatkit",
-    "complete",
-    "completions",
     "containers",
     "deployment_runs",
     "deployments",
@@ -65,6 +62,8 @@ fn unsupported(path: &str) -> Option<&'static str> {
         ["sessions", _, "threads", ..] => Some("threads"),
         ["sessions", _, "resources", ..] => Some("changes of a session's resources"),
         ["environments", _, "work", ..] => Some("work of environments"),
+        ["batches", ..] => Some("OpenAI's batches"),
+        ["complete" | "completions", ..] => Some("text completions"),
         [first, ..] => UNSUPPORTED.into_iter().find(|name| *name == first),
         [] => None,
     }

@@ -166,6 +166,12 @@ impl Reply {
         }
     }
 
+    /// Makes the texts come as complete blocks.
+    pub fn in_blocks(mut self) -> Reply {
+        self.in_pieces = false;
+        self
+    }
+
     /// Waits for the complete reply.
     pub async fn whole(mut self) -> Result<Whole, BackendError> {
         self.in_pieces = false;

@@ -294,6 +294,8 @@ impl StepFold {
         let title = body["title"].as_str().unwrap_or_default();
         let matches = |call: &ToolCall| match id {
             Some(id) => call.id == id,
+            // A form belongs to no call.
+            None if body["form"].is_object() => false,
             None => title.split(':').next() == Some(call.name.as_str()),
         };
         let call = match self.announced.iter().position(matches) {

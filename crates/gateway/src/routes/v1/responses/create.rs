@@ -235,31 +235,27 @@ async fn in_background(
         true => stream::follow(log.clone(), 0).into_response(),
         false => Json(response.value()).into_response(),
     };
-    let (keeper, task_gateway) = (Arc::new(keeper), gateway.clone());
+    let task_gateway = gateway.clone();
     gateway.runtime.tasks.spawn(async move {
         let mut begun = response.clone();
         begun.set("status", json!("in_progress"));
         let made = async {
-            let reply = admitted.start(&task_gateway).await?;
+            let reply = admitted.start(&task_gateway).await.map_err(Problem::in_responses)?;
             keeper.store(&begun).await?;
-            stream::log_reply(reply, begun, keeper.clone(), log.clone()).await;
-            Ok::<(), Problem>(())
+            let reply = if is_streamed { reply } else { reply.in_blocks() };
+            Ok::<_, Problem>(stream::log_reply(reply, begun, log.clone()).await)
         };
-        let made = async { made.await.map_err(Problem::in_responses) };
         let made = tokio::select! {
             made = made => Some(made),
             () = keeper.cancelled() => None,
         };
-        match &made {
-            // Its last event has stored it.
-            Some(Ok(())) => {}
-            Some(Err(problem)) => response.fail(problem),
+        match made {
+            Some(Ok(made)) => response = made,
+            Some(Err(problem)) => response.fail(&problem),
             None => response.set("status", json!("cancelled")),
         }
-        if !matches!(made, Some(Ok(()))) {
-            keeper.keep(&response).await;
-            stream::log_whole(&response, &log, stream::last_event(response.status()));
-        }
+        keeper.keep(&response).await;
+        stream::log_whole(&response, &log, stream::last_event(response.status()));
         // An app that was removed meanwhile leaves nothing behind.
         let apps = task_gateway.apps.apps(AppFilter::All).await;
         let app = &keeper.app;

@@ -22,6 +22,9 @@ use crate::state::Gateway;
 
 type Called<T> = Result<T, ApiError>;
 
+/// The largest stored response that is streamed again, in bytes of JSON. Its events repeat its text.
+const MAX_STREAMED_AGAIN: usize = 1 << 20;
+
 /// Returns a stored response, or a stream of its events.
 #[utoipa::path(get, path = "/v1/responses/{id}", tag = "v1", operation_id = "get_response", security(("token" = [])),
     params(("id" = String, Path, description = "The response."), GetQuery), responses(
@@ -49,6 +52,14 @@ pub(crate) async fn get(
             Some(log) => log,
             None if response.is_running() => {
                 let text = "stream: the response is not in the background, or runs on another node";
+                return Err(ApiError::bad_request(text));
+            }
+            None if query.starting_after.is_some() => {
+                let text = "starting_after: the numbers of this stream are no longer known; read it from its beginning";
+                return Err(ApiError::bad_request(text));
+            }
+            None if response.size > MAX_STREAMED_AGAIN => {
+                let text = "stream: the response is too large to be streamed again; read it without `stream`";
                 return Err(ApiError::bad_request(text));
             }
             None => stream::log_of_stored(response.body),

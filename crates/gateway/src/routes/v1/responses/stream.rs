@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::super::dialect::Problem;
@@ -22,7 +21,7 @@ pub(super) fn stream(
     response: ResponseObject,
     keeper: Keeper,
 ) -> Sse<impl futures_util::Stream<Item = Result<Event, Infallible>>> {
-    let mut events = ResponseEvents::new(response, Some(Arc::new(keeper)), None);
+    let mut events = ResponseEvents::new(response, Some(keeper), None);
     let first = ["response.created", "response.in_progress"].map(|kind| events.whole(kind));
     let events = in_words(reply, events, first.into());
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
@@ -41,16 +40,26 @@ pub(super) fn log_whole(response: &ResponseObject, log: &Arc<EventLog>, kind: &s
     drop(ResponseEvents::new(response.clone(), None, Some(log.clone())).whole(kind));
 }
 
-/// Makes a response and adds its events to a log.
+/// Makes a response and adds its events to a log, except for the last one.
 pub(super) async fn log_reply(
-    reply: Reply,
+    mut reply: Reply,
     response: ResponseObject,
-    keeper: Arc<Keeper>,
     log: Arc<EventLog>,
-) {
-    let mut events = ResponseEvents::new(response, Some(keeper), Some(log));
-    let first = VecDeque::from([events.whole("response.in_progress")]);
-    in_words(reply, events, first).for_each(|_| std::future::ready(())).await;
+) -> ResponseObject {
+    let mut events = ResponseEvents::new(response, None, Some(log));
+    drop(events.whole("response.in_progress"));
+    let mut rendered = VecDeque::new();
+    while let Some(part) = reply.next().await {
+        if let Some(model) = &reply.model {
+            events.model(model);
+        }
+        match part {
+            Ok(part) => events.part(part, &mut rendered),
+            Err(error) => events.problem(&Problem::from(error).in_responses(), &mut rendered),
+        }
+        rendered.clear();
+    }
+    events.response
 }
 
 /// Returns the events of a stored response that has ended. Each text is one piece.
@@ -93,7 +102,8 @@ pub(super) fn log_of_stored(body: Value) -> Arc<EventLog> {
     log
 }
 
-/// Returns the kind of event that ends a stream. There is none for a cancelled response.
+/// Returns the kind of event that ends a stream. There is none for a cancelled response, so that its stream ends with
+/// `response.failed`.
 pub(super) fn last_event(status: &str) -> &'static str {
     match status {
         "completed" => "response.completed",
@@ -106,11 +116,9 @@ pub(super) fn last_event(status: &str) -> &'static str {
 struct ResponseEvents {
     response: ResponseObject,
     /// Stores the response.
-    keeper: Option<Arc<Keeper>>,
-    /// Takes the events, too.
+    keeper: Option<Keeper>,
+    /// Takes the events, too, except for the last one: the response is stored first.
     log: Option<Arc<EventLog>>,
-    /// The last event, which the log gets once the response is stored.
-    last: Option<(&'static str, String)>,
     /// The complete items.
     output: Vec<Value>,
     /// The message that is being written.
@@ -127,12 +135,11 @@ impl ResponseEvents {
     /// Renders the events of a response that go on after those of its log.
     fn new(
         response: ResponseObject,
-        keeper: Option<Arc<Keeper>>,
+        keeper: Option<Keeper>,
         log: Option<Arc<EventLog>>,
     ) -> ResponseEvents {
         let sequence = log.as_ref().map_or(0, |log| log.len());
-        let (output, open, last) = (Vec::new(), None, None);
-        ResponseEvents { response, keeper, log, last, output, open, sequence }
+        ResponseEvents { response, keeper, log, output: Vec::new(), open: None, sequence }
     }
 
     /// Returns the data of the next event.
@@ -156,9 +163,7 @@ impl ResponseEvents {
     fn last(&mut self) -> Event {
         let kind = last_event(self.response.status());
         let data = self.data(kind, json!({"response": self.response.value()}));
-        let event = Event::default().event(kind).data(&data);
-        self.last = Some((kind, data));
-        event
+        Event::default().event(kind).data(data)
     }
 
     /// Returns an event with the response as it is now.
@@ -273,9 +278,6 @@ impl Wording for ResponseEvents {
     async fn ended(&mut self) {
         if let Some(keeper) = &self.keeper {
             keeper.keep(&self.response).await;
-        }
-        if let (Some(log), Some((kind, data))) = (&self.log, self.last.take()) {
-            log.push(kind, &data);
         }
     }
 

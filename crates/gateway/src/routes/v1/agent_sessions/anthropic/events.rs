@@ -6,6 +6,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::response::Response;
 use hob_domain::session::{SessionId, TurnState};
 use hob_domain::{AppName, Timestamp};
+use hob_sessions::session::SessionError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -184,8 +185,16 @@ async fn apply(
             Ok(echoed(json!({"type": "user.interrupt"})))
         }
         Sent::Confirmation { event, request, option } => {
-            gateway.sessions.answer(app, id, &request, option, None).await?;
-            Ok(echoed(event))
+            match gateway.sessions.answer(app, id, &request, option, None).await {
+                Err(SessionError::Invalid(text)) if text.starts_with("content") => {
+                    let text = "the agent asks for the fields of a form, which a confirmation cannot have: deny it, or answer it with `hob allow --content`";
+                    Err(ApiError::bad_request(text).into())
+                }
+                answered => {
+                    answered?;
+                    Ok(echoed(event))
+                }
+            }
         }
         Sent::ToolResult { event, call, content, is_error } => {
             let returned =
