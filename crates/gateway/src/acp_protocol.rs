@@ -1,15 +1,13 @@
 //! Messages of the Agent Client Protocol that Hob writes as an agent: for `hob acp` and for `/acp`.
 
 use hob_agents::driver::form;
+use hob_mcp::SERVER_NAME;
 use serde_json::{Value, json};
 
 /// The version of the protocol that Hob speaks.
 const PROTOCOL_VERSION: u64 = 1;
 /// The longest title of a session in a list, in characters.
 const MAX_TITLE_CHARS: usize = 80;
-
-/// The name of Hob's memory among the MCP servers of a session.
-const MEMORY_SERVER: &str = "hob";
 
 /// The codes of JSON-RPC that Hob sends.
 pub const PARSE_ERROR: i64 = -32700;
@@ -44,8 +42,8 @@ pub fn session_servers(params: &Value) -> Value {
         // The protocol has a list. Without one, creating the session fails.
         _ => return json!("mcpServers"),
     };
-    if servers.iter().all(|server| server["name"] != MEMORY_SERVER) {
-        servers.push(json!({"name": MEMORY_SERVER, "type": "memory"}));
+    if servers.iter().all(|server| server["name"] != SERVER_NAME) {
+        servers.push(json!({"name": SERVER_NAME, "type": "memory"}));
     }
     Value::Array(servers)
 }

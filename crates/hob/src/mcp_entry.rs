@@ -15,7 +15,7 @@ use crate::hooks::{ClientFolders, Edited, HookError, SettingsFile};
 use crate::setup_record::{RecordedEntry, SetupRecord};
 
 /// The name of the server in the settings.
-const NAME: &str = "hob";
+const NAME: &str = hob_mcp::SERVER_NAME;
 
 /// What an entry runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,6 +13,9 @@ use crate::wire::{
     TimelineResult,
 };
 
+/// The name of the memory's server, as it says itself and as Hob writes it into the settings of agents.
+pub const SERVER_NAME: &str = "hob";
+
 /// The server's instructions to agents.
 pub(crate) const INSTRUCTIONS: &str = "Hob remembers every turn of past sessions, word for word. Use memory_recall before \
 asking the user what was said, decided or tried before. Use memory_correct when a recalled record is wrong.";

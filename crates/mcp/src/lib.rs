@@ -13,7 +13,7 @@ mod tools;
 mod wire;
 
 pub use client_tools::{ClientToolBackend, ToolDefinition, ToolReply, serve_client_tools};
-pub use definitions::tools;
+pub use definitions::{SERVER_NAME, tools};
 pub use server::{Caller, McpServer, ToolBackend, ToolService, http_service, serve_stream};
 pub use tools::{CallerContext, ToolError, Tools};
 pub use wire::{

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::definitions::INSTRUCTIONS;
+use crate::definitions::{INSTRUCTIONS, SERVER_NAME};
 
 /// The list of tools as JSON: the same as [`crate::tools`], without building the schemas.
-pub const TOOLS: &str = include_str!("tools.json");
+pub(crate) const TOOLS: &str = include_str!("tools.json");
 
 /// The versions of the protocol that begin with `initialize`, the latest last.
 const PROTOCOL_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -16,21 +16,20 @@ const VERSION_FIELD: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// What a bridge says of itself while no server runs.
 pub struct OfflineServer {
-    /// A list of tools.
-    pub tools: Value,
-    pub instructions: &'static str,
+    /// The list of tools as JSON.
+    tools: &'static str,
+    instructions: &'static str,
 }
 
 impl OfflineServer {
     /// The memory, as it is when a server runs.
     pub fn memory() -> OfflineServer {
-        let tools = serde_json::from_str(TOOLS).unwrap_or_default();
-        OfflineServer { tools, instructions: INSTRUCTIONS }
+        OfflineServer { tools: TOOLS, instructions: INSTRUCTIONS }
     }
 
     /// A server without tools.
     pub fn without_tools(instructions: &'static str) -> OfflineServer {
-        OfflineServer { tools: json!([]), instructions }
+        OfflineServer { tools: "[]", instructions }
     }
 
     /// Returns the result of a request, or `None` for an unknown method and for calls of tools.
@@ -51,7 +50,10 @@ impl OfflineServer {
                     "_meta": {"io.modelcontextprotocol/serverInfo": server_info()}})
             }
             "ping" => json!({}),
-            "tools/list" => json!({"tools": self.tools}),
+            "tools/list" => {
+                let tools: Value = serde_json::from_str(self.tools).unwrap_or_default();
+                json!({"tools": tools})
+            }
             _ => return None,
         };
         Some(complete(method, params, result))
@@ -72,7 +74,7 @@ pub fn complete(method: &str, params: &Value, mut result: Value) -> Value {
 }
 
 fn server_info() -> Value {
-    json!({"name": "hob", "version": env!("CARGO_PKG_VERSION")})
+    json!({"name": SERVER_NAME, "version": env!("CARGO_PKG_VERSION")})
 }
 
 #[cfg(test)]

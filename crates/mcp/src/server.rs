@@ -17,7 +17,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::definitions::{INSTRUCTIONS, TOOL_NAMES, tools};
+use crate::definitions::{INSTRUCTIONS, SERVER_NAME, TOOL_NAMES, tools};
 
 /// The name of the app that sent a request. The gateway puts it into the request's extensions after
 /// it has checked the token.
@@ -53,7 +53,7 @@ impl McpServer {
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
-        info.server_info = Implementation::new("hob", env!("CARGO_PKG_VERSION"));
+        info.server_info = Implementation::new(SERVER_NAME, env!("CARGO_PKG_VERSION"));
         info.instructions = Some(INSTRUCTIONS.to_owned());
         info
     }

@@ -212,14 +212,9 @@ impl Translator {
             "params": {"sessionId": self.session, "toolCall": call, "options": choices,
                 "_meta": {"raw": record}}});
         self.asked.insert(id.clone(), input);
-        let option = |id: &str, name: &str, kind| PermissionOption {
-            id: id.to_owned(),
-            name: name.to_owned(),
-            kind,
-        };
         let options = vec![
-            option("allow", "Allow", PermissionOptionKind::AllowOnce),
-            option("reject", "Reject", PermissionOptionKind::RejectOnce),
+            PermissionOption::new("allow", "Allow", PermissionOptionKind::AllowOnce),
+            PermissionOption::new("reject", "Reject", PermissionOptionKind::RejectOnce),
         ];
         let request = PermissionRequest { id, title, options, form: None };
         vec![AgentEvent::Message(message.to_string()), AgentEvent::PermissionRequested(request)]

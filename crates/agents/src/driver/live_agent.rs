@@ -87,6 +87,12 @@ pub struct PermissionOption {
     pub kind: PermissionOptionKind,
 }
 
+impl PermissionOption {
+    pub(crate) fn new(id: &str, name: &str, kind: PermissionOptionKind) -> PermissionOption {
+        PermissionOption { id: id.to_owned(), name: name.to_owned(), kind }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionOptionKind {
     AllowOnce,

@@ -129,7 +129,6 @@ impl Handlers {
     ) -> Result<(), agent_client_protocol::Error> {
         let Handlers { file_access, terminals, questions, answers, is_started } = self;
         let forms = questions.clone();
-        let started = is_started;
         let (for_files, for_output) = (answers.clone(), answers);
         let (for_reading, for_writing) = (file_access.clone(), file_access);
         let (creating, showing, waiting) =
@@ -149,7 +148,7 @@ impl Handlers {
             )
             .on_receive_request(
                 async move |request: CreateElicitationRequest, responder, _| {
-                    let is_started = started.load(Ordering::Acquire);
+                    let is_started = is_started.load(Ordering::Acquire);
                     if let Some(question) = Question::form(request, responder, is_started)? {
                         let _ = forms.send(question);
                     }

@@ -62,10 +62,8 @@ impl Question {
     pub fn request(&self) -> PermissionRequest {
         match self {
             Question::Permission { request, responder } => {
-                let options = request.options.iter().map(|option| PermissionOption {
-                    id: option.option_id.to_string(),
-                    name: option.name.clone(),
-                    kind: kind(option),
+                let options = request.options.iter().map(|option| {
+                    PermissionOption::new(&option.option_id.0, &option.name, kind(option))
                 });
                 PermissionRequest {
                     id: responder.raw_id().to_string(),
@@ -74,22 +72,15 @@ impl Question {
                     form: None,
                 }
             }
-            Question::Form { message, form, responder } => {
-                let option = |id: &str, name: &str, kind| PermissionOption {
-                    id: id.to_owned(),
-                    name: name.to_owned(),
-                    kind,
-                };
-                PermissionRequest {
-                    id: responder.raw_id().to_string(),
-                    title: message.clone(),
-                    options: vec![
-                        option(ACCEPT, "Send", PermissionOptionKind::AllowOnce),
-                        option(DECLINE, "Decline", PermissionOptionKind::RejectOnce),
-                    ],
-                    form: Some(form.clone()),
-                }
-            }
+            Question::Form { message, form, responder } => PermissionRequest {
+                id: responder.raw_id().to_string(),
+                title: message.clone(),
+                options: vec![
+                    PermissionOption::new(ACCEPT, "Send", PermissionOptionKind::AllowOnce),
+                    PermissionOption::new(DECLINE, "Decline", PermissionOptionKind::RejectOnce),
+                ],
+                form: Some(form.clone()),
+            },
         }
     }
 

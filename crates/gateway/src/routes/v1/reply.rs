@@ -286,29 +286,39 @@ pub(super) fn in_words(
         (reply, wording, first),
         async |(mut reply, mut wording, mut ready)| {
             while ready.is_empty() {
-                match reply.next().await? {
-                    Ok(part) => {
-                        let is_over = matches!(part, Part::Over(_));
-                        if let Some(model) = &reply.model {
-                            wording.model(model);
-                        }
-                        wording.part(part, &mut ready);
-                        if is_over {
-                            wording.ended().await;
-                        }
-                    }
-                    Err(error) => {
-                        let problem = Problem::from(error);
-                        tracing::info!(code = problem.code(), "a reply failed while streaming");
-                        wording.problem(&problem, &mut ready);
-                        wording.ended().await;
-                    }
-                }
+                next_words(&mut reply, &mut wording, &mut ready).await?;
             }
             let event = ready.pop_front()?;
             Some((Ok(event), (reply, wording, ready)))
         },
     )
+}
+
+/// Renders the next part of a reply. Returns `None` after the end.
+pub(super) async fn next_words(
+    reply: &mut Reply,
+    wording: &mut impl Wording,
+    events: &mut VecDeque<Event>,
+) -> Option<()> {
+    match reply.next().await? {
+        Ok(part) => {
+            let is_over = matches!(part, Part::Over(_));
+            if let Some(model) = &reply.model {
+                wording.model(model);
+            }
+            wording.part(part, events);
+            if is_over {
+                wording.ended().await;
+            }
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            tracing::info!(code = problem.code(), "a reply failed while streaming");
+            wording.problem(&problem, events);
+            wording.ended().await;
+        }
+    }
+    Some(())
 }
 
 /// Combines deltas and complete blocks: a text that arrived in deltas is not repeated as a block.

@@ -8,7 +8,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use serde_json::{Value, json};
 
 use super::super::dialect::Problem;
-use super::super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words, next_words};
 use super::keeper::Keeper;
 use super::object::{
     ResponseObject, function_call, message, reasoning, status_of, summary_part, text_part,
@@ -49,14 +49,7 @@ pub(super) async fn log_reply(
     let mut events = ResponseEvents::new(response, None, Some(log));
     drop(events.whole("response.in_progress"));
     let mut rendered = VecDeque::new();
-    while let Some(part) = reply.next().await {
-        if let Some(model) = &reply.model {
-            events.model(model);
-        }
-        match part {
-            Ok(part) => events.part(part, &mut rendered),
-            Err(error) => events.problem(&Problem::from(error).in_responses(), &mut rendered),
-        }
+    while next_words(&mut reply, &mut events, &mut rendered).await.is_some() {
         rendered.clear();
     }
     events.response
