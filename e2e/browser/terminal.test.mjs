@@ -103,6 +103,24 @@ test('a terminal comes back after a restart', { timeout: 90_000 }, () =>
   }),
 );
 
+test('a log that could not be loaded comes back with the server', { timeout: 90_000 }, () =>
+  withHob(new Hob(), async (hob) => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'before');
+    await hob.idle(id);
+    const page = await visit(browser, hob, '/sessions');
+    let refused = 0;
+    await page.route('**/events?before=*', (route) => (refused++ ? route.continue() : route.abort('connectionrefused')));
+    await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}`);
+    await page.getByRole('log').getByText('echo: before').waitFor();
+    assert.ok(refused > 1, `${refused}`);
+    // It also follows what happens next.
+    await hob.ask(id, 'after');
+    await page.getByRole('log').getByText('echo: after').waitFor();
+    await close(page);
+  }),
+);
+
 /** Sequences by which an agent may try to reach beyond its screen. */
 const e = '\x1b';
 const NASTY = [

@@ -69,7 +69,7 @@ export class EventLog {
     await this.loadEnd(last);
     // Nothing more will ever happen in a closed session.
     if (this.closed || this.failed.value || !open) return;
-    this.stream = follow({
+    this.stream ??= follow({
       url: () => `${this.path}${query({ after: this.heard })}`,
       ask: this.session,
       on: {

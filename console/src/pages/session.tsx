@@ -1,7 +1,7 @@
 // One session: what was asked and said, its terminal, and the ways to steer it.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
-import { ApiError, get, post, query, remove } from '../api';
+import { ApiError, AwayError, fresh, get, post, query, remove } from '../api';
 import { EventLog } from '../events/log';
 import { count, dollars, many, place, shortId, titleOf } from '../format';
 import { go } from '../router';
@@ -210,6 +210,11 @@ function useLog(base: string | null, session: Session | null): EventLog | null {
     started.current = log;
     void log.start(session.last_event_id, session.state !== 'closed');
   }, [log, known]);
+  // A log that the server's absence kept from loading is loaded when the server is back.
+  const since = fresh.value;
+  useEffect(() => {
+    if (log && session && log.failed.value instanceof AwayError) void log.start(session.last_event_id, session.state !== 'closed');
+  }, [log, since]);
   useEffect(() => () => log?.stop(), [log]);
   return known ? log : null;
 }
