@@ -46,6 +46,9 @@ impl Fixture {
             temporary: folder.join("temporary"),
             private: folder.join("private"),
             has_view: false,
+            has_control_groups: false,
+            max_memory_bytes: None,
+            max_disk_bytes: None,
             environment: Vec::new(),
         };
         let trash = Trash::open(&folder.join("trash")).expect("a folder");
@@ -72,6 +75,7 @@ async fn run(rounds: usize) {
         records: folder.path().join("run"),
         marker: Marker::new("bench", "1"),
         umask: 0o022,
+        control_groups: None,
     })
     .expect("children");
     let command = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/node_modules/.bin/claude");

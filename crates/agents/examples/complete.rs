@@ -30,6 +30,7 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         records: temporary.join("run"),
         marker: Marker::new("example", "1"),
         umask: 0o022,
+        control_groups: None,
     })?;
     let environment: Vec<_> = std::env::vars_os().collect();
     let config = ConfigFolder::for_environment(&environment, &temporary.join("config"), false)?;
@@ -43,6 +44,9 @@ async fn converse(prompts: impl Iterator<Item = String>) -> Result<(), Box<dyn s
         temporary: temporary.join("tmp"),
         private: temporary.join("private"),
         has_view: false,
+        has_control_groups: false,
+        max_memory_bytes: None,
+        max_disk_bytes: None,
         environment: Vec::new(),
     };
     let trash = Trash::open(&temporary.join("trash"))?;

@@ -34,6 +34,8 @@ pub fn names_tool(title: &str, tool: &str) -> bool {
 
 /// The most calls of one process that may wait for their results.
 const MAX_WAITING_CALLS: usize = 64;
+/// The most bytes of arguments in such calls.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A tool of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +195,12 @@ impl ToolExchange {
             let (sender, result) = oneshot::channel();
             // A bridge that has lost its connection repeats its calls.
             calls.waiting.retain(|(known, _)| known.id != call.id);
+            let bytes = |call: &ToolCall| call.input.to_string().len();
+            let waiting: usize = calls.waiting.iter().map(|(call, _)| bytes(call)).sum();
+            if !calls.waiting.is_empty() && waiting + bytes(&call) > MAX_WAITING_BYTES {
+                let text = "the arguments of the calls that wait for their results are too large";
+                return Some(ToolOutput { content: json!(text), is_error: true });
+            }
             calls.waiting.push((call, sender));
             result
         };

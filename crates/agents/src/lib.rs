@@ -4,6 +4,7 @@
 //! - [`claude`] keeps real Claude Code processes warm and answers whole conversations with them.
 //! - [`SandboxConfig`] makes the environment and the confinement of every agent.
 //! - [`client_tools`] lets an agent call tools that a client of `/v1` runs.
+//! - [`json_lines`] reads the lines of an agent's standard output.
 //! - [`mcp_servers`] reads the MCP servers that an agent is given.
 //! - [`app_permits`] bounds what one app keeps in memory.
 //! - [`LiveLimit`] bounds how many agents are live at once.
@@ -13,7 +14,7 @@ pub mod app_permits;
 pub mod claude;
 pub mod client_tools;
 pub mod driver;
-mod json_lines;
+pub mod json_lines;
 mod live_limit;
 pub mod mcp_servers;
 mod owner_copy;
@@ -22,4 +23,4 @@ mod sandbox;
 
 pub use live_limit::{IdleAgents, LiveLimit, LivePermit};
 pub use runtime::Runtime;
-pub use sandbox::{SandboxConfig, SandboxLayers};
+pub use sandbox::{AGENT_HOME_VARIABLE, SandboxConfig, SandboxLayers};

@@ -38,13 +38,13 @@ pub fn copy_from_owner(from: &Path, folder: &Path, below: &Path) -> io::Result<(
     // Complete under another name first: other agents of the app may be reading it.
     let new = format!(".new-{}", uuid::Uuid::new_v4().simple());
     parent.create_file(Path::new(&new), 0o600)?.write_all(&content)?;
-    if parent.rename(new.as_ref(), &parent, name).is_ok() {
+    if parent.replace(new.as_ref(), name).is_ok() {
         return Ok(());
     }
     // A folder of that name is the agent's own doing.
     let aside = format!(".replaced-{}", uuid::Uuid::new_v4().simple());
     parent.rename(name, &parent, aside.as_ref())?;
-    parent.rename(new.as_ref(), &parent, name)
+    parent.replace(new.as_ref(), name)
 }
 
 /// Empties the refresh tokens of a JSON document. Other content stays as it is.
@@ -98,6 +98,8 @@ mod tests {
                 )
             );
         }
+        let left = fs::read_dir(private.join("codex")).unwrap().count();
+        assert_eq!(left, 1, "no copy of an earlier login is left");
         let mode = fs::metadata(private.join(below)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -6,10 +6,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hob_child::{ChildSpec, Confinement, Streams, cleaned_environment};
+use hob_child::{ChildSpec, Confinement, DiskLimit, Streams, TreeLimits, cleaned_environment};
 use hob_domain::{AgentSpec, AppName, Sandbox};
 
 use crate::owner_copy::copy_from_owner;
+
+/// The variable that tells a command inside of an agent which home the agent belongs to. The sandbox hides the home itself.
+pub const AGENT_HOME_VARIABLE: &str = "HOB_AGENT_HOME";
 
 /// Stores of credentials in the user's home, which agents cannot read unless their entry names them.
 const CREDENTIALS: &[&str] = &[
@@ -77,6 +80,12 @@ pub struct SandboxConfig {
     pub private: PathBuf,
     /// Whether the kernel allows agents a view of their own.
     pub has_view: bool,
+    /// Whether the kernel limits the memory and the processes of each agent by a control group.
+    pub has_control_groups: bool,
+    /// The most memory that an agent, with everything it started, may use.
+    pub max_memory_bytes: Option<u64>,
+    /// The most disk that the files of an agent in Hob's folders may take.
+    pub max_disk_bytes: Option<u64>,
     /// The environment from which the agents' variables are picked.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -91,6 +100,12 @@ pub struct SandboxLayers {
     pub landlock: Option<u32>,
     /// Limits on open files, processes and sizes of files.
     pub limits: bool,
+    /// Whether a control group limits memory and processes. Otherwise Hob measures the memory.
+    pub control_groups: bool,
+    /// The most memory that the agent may use, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The most disk that its files may take, in bytes.
+    pub disk_bytes: Option<u64>,
 }
 
 impl SandboxConfig {
@@ -125,6 +140,16 @@ impl SandboxConfig {
         })
     }
 
+    /// Returns what an agent may use. Of the folders that it may write, those of the owner's do not count.
+    fn limits(&self, writable: &[PathBuf], temporary: &PathBuf) -> TreeLimits {
+        let own = writable.iter().filter(|path| path.starts_with(&self.home));
+        let folders: Vec<PathBuf> = own.chain([temporary]).cloned().collect();
+        TreeLimits {
+            memory_bytes: self.max_memory_bytes,
+            disk: self.max_disk_bytes.map(|bytes| DiskLimit { bytes, folders }),
+        }
+    }
+
     /// Returns the parts of the sandbox that this kernel enforces for an agent.
     pub fn layers(&self, agent: &AgentSpec) -> SandboxLayers {
         let is_on = agent.sandbox != Sandbox::Off;
@@ -133,16 +158,22 @@ impl SandboxConfig {
             namespaces: is_on && self.has_view,
             landlock: hob_child::landlock_version().filter(|_| is_on),
             limits: is_on,
+            control_groups: is_on && self.has_control_groups,
+            memory_bytes: self.max_memory_bytes.filter(|_| is_on),
+            disk_bytes: self.max_disk_bytes.filter(|_| is_on),
         }
     }
 
     /// Returns the environment of an agent.
     pub fn environment(&self, agent: &AgentSpec) -> Vec<(OsString, OsString)> {
-        cleaned_environment(
+        let mut env = cleaned_environment(
             self.environment.iter().cloned(),
             &agent.env_pass,
             agent.env.iter().map(|(name, value)| (name.clone(), value.clone())),
-        )
+        );
+        env.retain(|(name, _)| name != AGENT_HOME_VARIABLE);
+        env.push((AGENT_HOME_VARIABLE.into(), self.home.clone().into()));
+        env
     }
 
     /// Returns the temporary folder of a session's or a run's agents.
@@ -214,6 +245,7 @@ impl SandboxConfig {
         visible.extend(hob_child::own_program().ok());
         visible.extend(agent.command.iter().map(PathBuf::from).filter(|path| path.is_absolute()));
         Ok(Confinement {
+            limits: self.limits(&writable, &temporary),
             hidden,
             writable,
             readable: vec![files],

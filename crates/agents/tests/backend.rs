@@ -48,6 +48,7 @@ fn setup_of(
         records: path("run"),
         marker: Marker::new("backend", "1"),
         umask: 0o022,
+        control_groups: None,
     })
     .unwrap();
     let mut launch_spec = LaunchSpec::new(command, ConfigFolder::Own(path("config")));
@@ -62,6 +63,9 @@ fn setup_of(
         temporary: folder.path().join("temporary"),
         private: folder.path().join("private"),
         has_view: false,
+        has_control_groups: false,
+        max_memory_bytes: None,
+        max_disk_bytes: None,
         environment: Vec::new(),
     };
     let trash = Trash::open(&folder.path().join("trash")).unwrap();

@@ -60,6 +60,7 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         records: path("run"),
         marker: Marker::new("real", "1"),
         umask: 0o022,
+        control_groups: None,
     })
     .unwrap();
     let mut environment: Vec<(String, String)> = api
@@ -84,6 +85,9 @@ fn setup_with(env: &[(&str, &str)], adjust: impl FnOnce(&mut BackendOptions)) ->
         temporary: folder.path().join("temporary"),
         private: folder.path().join("private"),
         has_view: false,
+        has_control_groups: false,
+        max_memory_bytes: None,
+        max_disk_bytes: None,
         environment: Vec::new(),
     };
     let trash = Trash::open(&folder.path().join("trash")).unwrap();

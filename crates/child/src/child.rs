@@ -10,6 +10,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
+use crate::limits::Limit;
 use crate::pty::{self, Size};
 use crate::ring::Ring;
 use crate::wire::ShimCommand;
@@ -34,6 +35,8 @@ pub struct Child {
 pub enum Exit {
     Code(i32),
     Signal(i32),
+    /// Hob, or the kernel for it, ended the tree because it used more than a limit.
+    OverLimit(Limit),
     /// The shim was killed from outside, so the status is unknown. The tree was swept.
     Unknown,
 }
@@ -57,6 +60,12 @@ impl std::fmt::Display for Exit {
         match self {
             Exit::Code(code) => write!(f, "exit code {code}"),
             Exit::Signal(signal) => write!(f, "signal {signal}"),
+            Exit::OverLimit(Limit::Memory) => {
+                f.write_str("signal 9: it used more memory than limits.agent_memory_percent allows")
+            }
+            Exit::OverLimit(Limit::Disk) => f.write_str(
+                "signal 9: its files took more of the disk than limits.agent_disk_bytes allows",
+            ),
             Exit::Unknown => f.write_str("an unknown status"),
         }
     }

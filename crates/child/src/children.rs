@@ -14,16 +14,19 @@ use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf, WriteHalf};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::cgroup::{ControlGroup, ControlGroups};
 use crate::child::{Child, ChildState, Exit, Output};
+use crate::limits::{Limit, Meter};
 use crate::peer::Peer;
 use crate::record::RunRecord;
 use crate::shim;
+use crate::shim_link::ShimLink;
 use crate::spec::{ChildSpec, Streams};
 use crate::streams::open_streams;
 use crate::sweep::{self, RUN_MARKER};
@@ -43,6 +46,8 @@ pub struct ChildrenOptions {
     pub marker: sweep::Marker,
     /// The umask agents get; Hob's own is stricter.
     pub umask: u32,
+    /// Where the groups of confined children are created, if the kernel is to limit their memory and processes.
+    pub control_groups: Option<ControlGroups>,
 }
 
 /// Why a child did not start.
@@ -198,6 +203,7 @@ async fn keep(
     count: watch::Sender<usize>,
 ) {
     let options = Arc::new(options);
+    let meter = Arc::new(Meter::default());
     let mut number = 0;
     let closing = CancellationToken::new();
     let mut keepers = JoinSet::new();
@@ -207,8 +213,9 @@ async fn keep(
                 let Some(SpawnRequest { spec, reply }) = request else { break };
                 number += 1;
                 let (options, closing) = (options.clone(), closing.clone());
+                let (owners, meter) = (owners.clone(), meter.clone());
                 count.send_modify(|count| *count += 1);
-                keepers.spawn(keep_one(options, owners.clone(), spec, number, reply, closing));
+                keepers.spawn(keep_one(options, owners, meter, spec, number, reply, closing));
             }
             Some(_) = keepers.join_next() => count.send_modify(|count| *count -= 1),
         }
@@ -223,6 +230,7 @@ async fn keep(
 async fn keep_one(
     options: Arc<ChildrenOptions>,
     owners: Owners,
+    meter: Arc<Meter>,
     spec: ChildSpec,
     number: u64,
     reply: oneshot::Sender<Result<Started, SpawnError>>,
@@ -257,11 +265,24 @@ async fn keep_one(
             let drained = shim.drained;
             let mut draining = JoinSet::new();
             draining.spawn(async move { sink.drain(&drained).await });
-            let exit = converse(events, writing, commands, &state_sender, &closing).await;
+            // The kernel sees to the memory of a child that has a control group.
+            let mut limits = spec.confinement.map(|confined| confined.limits).unwrap_or_default();
+            limits.memory_bytes = limits.memory_bytes.filter(|_| shim.group.is_none());
+            let link = ShimLink {
+                events,
+                writing,
+                commands,
+                exceeded: meter.exceeded(shim.process.id() as i32, limits),
+                group: shim.group.as_ref(),
+            };
+            let mut exit = link.run(&state_sender, &closing).await;
             reap(&mut shim.process).await;
             if exit.is_none() {
                 // The shim was killed from outside, so its tree has no keeper any more.
                 sweep::end_marked(&marker).await;
+                // The kernel kills the shim with the rest of its control group.
+                let ran_out = shim.group.as_ref().is_some_and(ControlGroup::ran_out_of_memory);
+                exit = ran_out.then_some(Exit::OverLimit(Limit::Memory));
             }
             record.remove();
             // Everything that the tree wrote must be in the ring before its end is reported.
@@ -279,44 +300,6 @@ async fn keep_one(
                 _ => spawn_error(&spec, io::Error::other("Hob's process launcher did not respond")),
             };
             let _ = reply.send(Err(error));
-        }
-    }
-}
-
-/// Passes commands to a shim and its events on, until the shim closes the control socket. Returns how the
-/// child exited, if the shim reported it.
-async fn converse(
-    mut events: Lines<BufReader<ReadHalf<tokio::net::UnixStream>>>,
-    mut writing: WriteHalf<tokio::net::UnixStream>,
-    mut commands: mpsc::UnboundedReceiver<ShimCommand>,
-    state: &watch::Sender<ChildState>,
-    closing: &CancellationToken,
-) -> Option<Exit> {
-    let mut exit = None;
-    let mut control_open = true;
-    loop {
-        tokio::select! {
-            line = events.next_line() => match line.ok().flatten() {
-                Some(line) => if let Some(ShimEvent::Exited { status }) = ShimEvent::decode(&line) {
-                    let how = Exit::from_wait_status(status);
-                    exit = Some(how);
-                    state.send_replace(ChildState::Exited(how));
-                },
-                None => return exit,
-            },
-            command = commands.recv(), if control_open => match command {
-                Some(command) => {
-                    let _ = writing.write_all(command.encode().as_bytes()).await;
-                }
-                None => {
-                    control_open = false;
-                    let _ = writing.shutdown().await;
-                }
-            },
-            () = closing.cancelled(), if control_open => {
-                control_open = false;
-                let _ = writing.shutdown().await;
-            }
         }
     }
 }
@@ -340,6 +323,7 @@ struct Shim {
     drained: Arc<AsyncFd<OwnedFd>>,
     is_terminal: bool,
     ring: usize,
+    group: Option<ControlGroup>,
 }
 
 /// Starts the shim with the control socket as its standard input and hands it the launch message.
@@ -378,6 +362,8 @@ fn start_shim(
     let process = command.spawn()?;
     drop(command);
 
+    // Before the launch, so that everything that the shim starts is in the group.
+    let group = control_group(options, spec, process.id());
     let sent = send_launch(&ours, &launch, &streams.child_ends);
     ours.set_nonblocking(true)?;
     if let Err(error) = sent {
@@ -391,7 +377,17 @@ fn start_shim(
         drained: Arc::new(watched(streams.drained)?),
         is_terminal: launch.terminal,
         ring: streams.ring,
+        group,
     })
+}
+
+/// Puts the shim of a confined child into a control group of its own, where Hob has some.
+fn control_group(options: &ChildrenOptions, spec: &ChildSpec, shim: u32) -> Option<ControlGroup> {
+    let groups = options.control_groups.as_ref()?;
+    let memory = spec.confinement.as_ref()?.limits.memory_bytes;
+    let group = groups.create(&shim.to_string(), memory, shim::MAX_AGENT_PROCESSES);
+    let group = group.and_then(|group| group.add(shim).map(|()| group));
+    group.inspect_err(|error| tracing::warn!(%error, "failed to create a control group")).ok()
 }
 
 /// Sends the launch message with the child's descriptors.

@@ -17,6 +17,8 @@ use nix::libc;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
+use crate::limits::TreeLimits;
+
 /// The Landlock version whose rights are restricted. An older kernel restricts those that it knows. Rights
 /// of newer versions stay allowed, for example connecting to a socket by its path, which children need to
 /// reach Hob.
@@ -54,6 +56,8 @@ pub struct Confinement {
     pub view_required: bool,
     /// Whether the child must also not start with less than [`STRICT_LANDLOCK_VERSION`].
     pub strict: bool,
+    /// What the child and everything that it started may use. The shim does not need to know.
+    pub limits: TreeLimits,
 }
 
 /// The paths of a confinement as they are on this machine: real, and without those that would expose a hidden one.

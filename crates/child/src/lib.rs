@@ -15,11 +15,13 @@
 //! a pid it sees as its descendant cannot have been reused; across runs a pid counts only together
 //! with its start time or with the run marker in its environment.
 
+mod cgroup;
 mod child;
 mod children;
 mod confine;
 mod environment;
 mod exit;
+mod limits;
 pub mod namespace_processes;
 mod namespaces;
 mod peer;
@@ -28,6 +30,7 @@ mod pty;
 mod record;
 mod ring;
 pub mod shim;
+mod shim_link;
 pub mod signals;
 mod spec;
 mod streams;
@@ -35,11 +38,13 @@ pub mod sweep;
 pub mod tree;
 mod wire;
 
+pub use cgroup::{ControlGroups, has_control_groups};
 pub use child::{Child, ChildTerminal, Exit, Output, StopLadder};
 pub use children::{Children, ChildrenOptions, Placed, SpawnError};
 pub use confine::{Confinement, landlock_version, opens};
 pub use environment::{cleaned_environment, name_matches};
 pub use exit::exit_at_once;
+pub use limits::{DiskLimit, Limit, TreeLimits, machine_memory};
 pub use program::own_program;
 pub use pty::{Size, size_of};
 pub use ring::Ring;

@@ -13,8 +13,11 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
 
-use crate::tree;
+use crate::tree::{self, Process};
 use crate::wire::own;
+
+/// How often the ancestors are looked up if they change meanwhile.
+const MAX_WALKS: usize = 20;
 
 /// Returns the process descriptor of a socket's peer (Linux 6.5 and later).
 fn peer_descriptor(socket: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
@@ -56,19 +59,24 @@ impl Peer {
     /// Returns the process and its ancestors, up to the first one for which `is_last` is true. Returns `None` if the
     /// process has ended, so that its ancestors are unknown.
     pub fn ancestry(&self, is_last: impl Fn(i32) -> bool) -> Option<Vec<i32>> {
-        let mut chain = vec![self.pid];
-        while let Some(&pid) = chain.last().filter(|pid| **pid > 1 && !is_last(**pid)) {
-            let parent = tree::process(pid)?.parent;
-            if parent > 1 && !is_last(parent) {
-                // While the parent of a live process is the same before and after, its number cannot have been reused.
-                tree::process(parent)?;
-                if tree::process(pid)?.parent != parent {
-                    continue;
-                }
+        for _ in 0..MAX_WALKS {
+            let mut chain: Vec<Process> = Vec::new();
+            let mut pid = self.pid;
+            while pid > 1 && !is_last(pid) {
+                let process = tree::process(pid)?;
+                pid = process.parent;
+                chain.push(process);
             }
-            chain.push(parent);
+            // An ancestor may have ended on the way, and its number may belong to another process. If nothing has changed
+            // since, all of them lived at one time, and the numbers are theirs.
+            let is_unchanged =
+                |known: &Process| tree::process(known.pid).is_some_and(|now| now == *known);
+            if chain.iter().all(is_unchanged) {
+                let numbers = chain.iter().map(|process| process.pid).chain([pid]).collect();
+                return self.is_alive().then_some(numbers);
+            }
         }
-        self.is_alive().then_some(chain)
+        None
     }
 
     fn is_alive(&self) -> bool {

@@ -39,8 +39,8 @@ const MAX_LAUNCH_BYTES: usize = 64 << 20;
 
 /// The most files that one process of a confined agent may have open.
 const MAX_AGENT_OPEN_FILES: u64 = 65_536;
-/// The most processes and threads of a confined agent that has a view of its own.
-const MAX_AGENT_PROCESSES: u64 = 8_192;
+/// The most processes and threads of a confined agent that has a view or a control group of its own.
+pub(crate) const MAX_AGENT_PROCESSES: u64 = 8_192;
 /// The largest file that a confined agent may write.
 const MAX_AGENT_FILE_BYTES: u64 = 32 << 30;
 
@@ -79,6 +79,7 @@ fn run_to_the_end() -> io::Result<()> {
 
     let (launch, mut streams) = receive_launch(&control)?;
     if let Some(confinement) = &launch.confinement {
+        prefer_for_the_out_of_memory_killer();
         match namespace_processes::run(confinement, &signals, &control, &mut streams) {
             Ok(Role::Guard) => return Ok(()),
             Ok(Role::Init(report, granted)) => {
@@ -100,6 +101,14 @@ fn run_to_the_end() -> io::Result<()> {
         let start = tree::start_time(agent.as_raw()).unwrap_or(0);
         Some(ShimEvent::Started { pid: agent.as_raw(), start })
     })
+}
+
+/// Makes the kernel end an agent, rather than the server or a program of the owner's, when the machine runs out of memory.
+fn prefer_for_the_out_of_memory_killer() {
+    const SCORE: &[u8] = b"500";
+    let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj");
+    // It fails, harmlessly, if the score is higher already.
+    let _ = file.and_then(|mut file| file.write_all(SCORE));
 }
 
 /// Closes descriptors and leaves the keyring that the server inherited from the program that started it. Through them an

@@ -46,7 +46,8 @@ pub fn descendants(root: i32) -> Vec<Process> {
     descendants_in(&all(), root)
 }
 
-fn descendants_in(table: &[Process], root: i32) -> Vec<Process> {
+/// Returns all descendants of `root` in a reading of the table, without itself, parents before their children.
+pub(crate) fn descendants_in(table: &[Process], root: i32) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in table {
         children.entry(process.parent).or_default().push(*process);

@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::confine::Confinement;
+use crate::limits::TreeLimits;
 
 /// What the shim is to start. Descriptors travel with it: three for pipes, one for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +108,7 @@ impl Launch {
                     sockets: paths(&mut fields)?,
                     visible: paths(&mut fields)?,
                     temporary: paths(&mut fields)?.pop()?,
+                    limits: TreeLimits::default(),
                 })
             }
         };

@@ -5,6 +5,7 @@
 
 mod trash;
 mod untrusted;
+mod usage;
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 pub use trash::{Trash, remove_contents};
 pub use untrusted::{Folder, open_parent, open_regular, read_regular};
+pub use usage::bytes_below;
 
 /// Creates a file with mode 0600. Fails if it exists.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {

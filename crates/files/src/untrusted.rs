@@ -100,6 +100,11 @@ impl Folder {
         Ok(renameat_with(&self.0, name, &to.0, new_name, RenameFlags::NOREPLACE)?)
     }
 
+    /// Renames an entry of this folder. A file or link of the new name is replaced; a folder is not.
+    pub fn replace(&self, name: &OsStr, new_name: &OsStr) -> io::Result<()> {
+        Ok(renameat_with(&self.0, name, &self.0, new_name, RenameFlags::empty())?)
+    }
+
     /// Removes a file, a link or any other entry of this folder that is not a folder.
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
@@ -122,7 +127,7 @@ impl Folder {
     /// Returns at most `limit` entries, each with whether it is a folder.
     pub(crate) fn entries(&self, limit: usize) -> io::Result<Vec<(OsString, bool)>> {
         // A descriptor of its own: reading moves the position, which duplicates share.
-        let mut listing = Dir::from_fd(self.folder(Path::new("."))?.0)?;
+        let mut listing = Dir::from_fd(self.descriptor()?)?;
         let mut entries = Vec::new();
         for entry in listing.iter() {
             let entry = entry?;
@@ -140,6 +145,11 @@ impl Folder {
             }
         }
         Ok(entries)
+    }
+
+    /// Returns another descriptor of this folder, with its own position.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.folder(Path::new("."))?.0)
     }
 
     pub(crate) fn remove_empty_folder(&self, name: &OsStr) -> nix::Result<()> {
@@ -219,7 +229,7 @@ fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn is_folder(status: &FileStat) -> bool {
+pub(crate) fn is_folder(status: &FileStat) -> bool {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
 }
 

@@ -26,7 +26,7 @@ mod process;
 mod process_list;
 mod profile;
 mod request;
-mod screen;
+pub mod screen;
 mod starter;
 mod stream_session;
 mod terminal_session;

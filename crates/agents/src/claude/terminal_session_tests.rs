@@ -43,6 +43,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         records: path("run"),
         marker: Marker::new("live", "1"),
         umask: 0o022,
+        control_groups: None,
     })
     .unwrap();
     let mut variables: Vec<(OsString, OsString)> = vec![

@@ -210,6 +210,7 @@ fn status(exit: Exit) -> TerminalExitStatus {
     match exit {
         Exit::Code(code) => TerminalExitStatus::new().exit_code(code as u32),
         Exit::Signal(signal) => TerminalExitStatus::new().signal(signal.to_string()),
+        Exit::OverLimit(_) => TerminalExitStatus::new().signal(exit.to_string()),
         Exit::Unknown => TerminalExitStatus::new(),
     }
 }
