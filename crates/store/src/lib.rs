@@ -28,6 +28,6 @@ pub use postgres::{BadUrl, ConnectError, Encryption, StoreUrl};
 pub use salvage::{SalvagedTable, salvage_ledger, salvage_memory};
 pub use sqlite::{
     Access, DatabaseState, MemoryMark, OpenError, OpencodeDatabase, OpencodeError, OpencodePartRow,
-    OpencodeSessionRow, advance_generation, copy_database, generation, inspect_database,
-    memory_mark, opens_with, rekey, verify_database,
+    OpencodeSessionRow, advance_generation, copy_database, forget_commits, generation,
+    inspect_database, is_behind, memory_mark, noted_commit, opens_with, rekey, verify_database,
 };

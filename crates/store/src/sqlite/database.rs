@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction};
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
+use super::commit_mark::{CommitMark, forget_commits};
 use super::error::{OpenError, failed, open_error};
 use super::migrations::{self, Schema};
 use super::writer::Writer;
@@ -69,10 +70,16 @@ impl Database {
         busy: Duration,
         reading: Reading,
     ) -> Result<Database, OpenError> {
+        // A mark that is there belonged to another file.
+        if std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0) {
+            forget_commits(path)
+                .map_err(|error| OpenError::NoThread { path: path.to_owned(), error })?;
+        }
         let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE, busy)
             .map_err(|error| open_error(path, error))?;
         migrations::run(&mut writer, path, schema)?;
-        let writer = Writer::start(writer)
+        let mark = CommitMark::of(path);
+        let writer = Writer::start(writer, Some(mark))
             .map_err(|error| OpenError::NoThread { path: path.to_owned(), error })?;
         Ok(Database {
             inner: Arc::new(Inner {

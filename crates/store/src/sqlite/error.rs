@@ -38,7 +38,7 @@ pub enum OpenError {
          set HOB_HOME to the copy", path.display()
     )]
     CannotMigrate { path: PathBuf, found: u32, known: u32 },
-    #[error("cannot open {}: {error}", path.display())]
+    #[error("cannot open {}: {error}{}", path.display(), advice(error))]
     Failed { path: PathBuf, error: rusqlite::Error },
     #[error("cannot open {} for writing: {error}", path.display())]
     NoThread { path: PathBuf, error: std::io::Error },
@@ -61,6 +61,14 @@ impl OpenError {
     pub fn is_temporary(&self) -> bool {
         let OpenError::Failed { error, .. } = self else { return false };
         matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
+    }
+}
+
+/// Returns what may be the cause of an error that SQLite does not explain. On a full disk it cannot make the index of its log.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(SystemIoFailure) => "; the disk may be full, or fail",
+        _ => "",
     }
 }
 

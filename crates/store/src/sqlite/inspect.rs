@@ -6,6 +6,7 @@ use std::time::Duration;
 use hob_domain::DataKey;
 use rusqlite::{Connection, OpenFlags};
 
+use super::commit_mark::{count_commit, read_number};
 use super::database::{Access, BUSY_TIMEOUT, connect, connect_with};
 use super::error::{OpenError, open_error};
 use super::migrations;
@@ -107,10 +108,10 @@ fn count(connection: &Connection, tables: Vec<String>) -> rusqlite::Result<Vec<(
     rows.collect()
 }
 
-/// Returns the generation of a file, a number that only [`advance_generation`] changes. A file with a lower one than it had
-/// has been replaced by an older copy, or has lost its write-ahead log. Blocks.
+/// Returns the generation of a file, a number that every commit changes once a server has used the file. A file whose
+/// generation is lower than it was has been replaced by an older copy, or has lost its write-ahead log. Blocks.
 pub fn generation(path: &Path, key: &DataKey, access: Access) -> Result<u32, OpenError> {
-    let read = || read_generation(&connect_with(path, key, access)?);
+    let read = || read_number(&connect_with(path, key, access)?);
     read().map_err(|error| open_error(path, error))
 }
 
@@ -129,7 +130,7 @@ pub fn memory_mark(path: &Path, key: &DataKey, access: Access) -> Result<MemoryM
         let connection = connect_with(path, key, access)?;
         let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'turns'";
         let turns: i64 = connection.query_row(sql, [], |row| row.get(0))?;
-        Ok(MemoryMark { turns: turns.cast_unsigned(), generation: read_generation(&connection)? })
+        Ok(MemoryMark { turns: turns.cast_unsigned(), generation: read_number(&connection)? })
     };
     read().map_err(|error| open_error(path, error))
 }
@@ -141,16 +142,9 @@ pub fn advance_generation(path: &Path, key: &DataKey) -> Result<u32, OpenError> 
         let mut connection = connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT)?;
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let next = (read_generation(&transaction)? + 1) & i32::MAX.cast_unsigned();
-        // The file's header has this number for the use of applications, so no table is needed for it.
-        transaction.pragma_update(None, "application_id", next)?;
+        let next = count_commit(&transaction, read_number(&transaction)?)?;
         transaction.commit()?;
         Ok(next)
     };
     advance().map_err(|error| open_error(path, error))
-}
-
-fn read_generation(connection: &Connection) -> rusqlite::Result<u32> {
-    let number: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    Ok(number.max(0).cast_unsigned())
 }

@@ -1,5 +1,6 @@
 //! SQLite: encrypted files with one writer, several readers and a write-ahead log.
 
+mod commit_mark;
 mod copy;
 mod database;
 mod error;
@@ -8,6 +9,7 @@ pub(crate) mod migrations;
 mod opencode;
 mod writer;
 
+pub use commit_mark::{forget_commits, is_behind, noted_commit};
 pub use copy::copy_database;
 pub use database::{Access, opens_with, rekey};
 pub(crate) use database::{

@@ -11,6 +11,7 @@ use hob_domain::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::commit_mark::{CommitMark, count_commit, read_number};
 use super::error::failed;
 
 /// The maximum number of jobs per commit.
@@ -28,11 +29,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection) -> io::Result<Writer> {
+    pub(crate) fn start(connection: Connection, mark: Option<CommitMark>) -> io::Result<Writer> {
         let (jobs, waiting) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || serve(connection, &waiting))?;
+            .spawn(move || serve(connection, mark, &waiting))?;
         Ok(Writer { jobs: Some(jobs), thread: Some(thread) })
     }
 
@@ -63,7 +64,11 @@ impl Drop for Writer {
     }
 }
 
-fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
+fn serve(
+    mut connection: Connection,
+    mut mark: Option<CommitMark>,
+    waiting: &mpsc::Receiver<Box<dyn Job>>,
+) {
     let mut crowded = false;
     let mut last = Instant::now();
     while let Ok(first) = waiting.recv() {
@@ -76,7 +81,7 @@ fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(MAX_GROUP_JOBS - 1));
         crowded = group.len() >= BUSY_GROUP_JOBS;
-        let committed = commit(&mut connection, &mut group);
+        let committed = commit(&mut connection, mark.as_mut(), &mut group);
         last = Instant::now();
         for job in group {
             job.answer(&committed);
@@ -85,7 +90,12 @@ fn serve(mut connection: Connection, waiting: &mpsc::Receiver<Box<dyn Job>>) {
 }
 
 /// Runs jobs in one transaction, each in a savepoint of its own.
-fn commit(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), StoreError> {
+fn commit(
+    connection: &mut Connection,
+    mark: Option<&mut CommitMark>,
+    group: &mut [Box<dyn Job>],
+) -> Result<(), StoreError> {
+    let changes_before = connection.total_changes();
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let step = |sql| transaction.prepare_cached(sql)?.execute([]);
@@ -102,7 +112,21 @@ fn commit(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(),
         }
         step("RELEASE job").map_err(failed)?;
     }
-    transaction.commit().map_err(failed)
+    if transaction.total_changes() == changes_before {
+        return transaction.commit().map_err(failed);
+    }
+    let last = read_number(&transaction).map_err(failed)?;
+    // Commits are counted once a server has used the file, which begins with the first number.
+    if last == 0 {
+        return transaction.commit().map_err(failed);
+    }
+    let number = count_commit(&transaction, last).map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    if let Some(mark) = mark {
+        // The commit is durable. If this fails, only its loss would stay unnoticed.
+        let _ = mark.write(number);
+    }
+    Ok(())
 }
 
 enum Outcome {
@@ -237,7 +261,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_many_write_is_all_there_in_the_order_of_each() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = Arc::new(Writer::start(connect(&place(&folder))).unwrap());
+        let writer = Arc::new(Writer::start(connect(&place(&folder)), None).unwrap());
         let mut callers = JoinSet::new();
         for caller in 0..20 {
             let writer = writer.clone();
@@ -260,7 +284,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_committed_together_in_the_order_of_the_calls() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let writer = Writer::start(connect(&place(&folder)), None).unwrap();
         let path = place(&folder);
         let answers = together(
             &writer,
@@ -279,7 +303,7 @@ mod tests {
     #[tokio::test]
     async fn a_failure_hurts_no_neighbour_and_a_panic_does_not_end_the_writer() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let writer = Writer::start(connect(&place(&folder)), None).unwrap();
         let answers = together(
             &writer,
             vec![
@@ -309,7 +333,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let connection = connect(&place(&folder));
         connection.pragma_update_and_check(None, "max_page_count", 3, |_| Ok(())).unwrap();
-        let writer = Writer::start(connection).unwrap();
+        let writer = Writer::start(connection, None).unwrap();
         let answers = together(
             &writer,
             vec![
@@ -329,7 +353,7 @@ mod tests {
     #[tokio::test]
     async fn while_somebody_else_writes_a_group_is_told_to_come_again() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let writer = Writer::start(connect(&place(&folder)), None).unwrap();
         let other = connect(&place(&folder));
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         for _ in 0..2 {
@@ -344,7 +368,7 @@ mod tests {
     #[tokio::test]
     async fn a_drop_ends_what_was_begun_and_releases_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = Writer::start(connect(&place(&folder))).unwrap();
+        let writer = Writer::start(connect(&place(&folder)), None).unwrap();
         let mut call = Box::pin(writer.run(|transaction| {
             thread::sleep(Duration::from_millis(50));
             note(transaction, "left", 1)

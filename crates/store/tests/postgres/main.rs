@@ -153,7 +153,7 @@ async fn role_of_one_app_sees_only_its_rows() {
         assert!(server.try_sql(&limited, refused).is_err(), "{refused}");
     }
     server.sql(&limited, "DELETE FROM hob.outbox; UPDATE hob.heads SET last_event = 77");
-    let left = ledger.outbox(9).await.unwrap();
+    let left = ledger.outbox(9, &[]).await.unwrap();
     assert_eq!(left.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["theirs"]);
     assert_eq!(server.sql(&url, "SELECT app FROM hob.heads WHERE last_event = 77"), "mine");
     // A role that stands for no app sees nothing.

@@ -130,8 +130,14 @@ async fn timeline(store: &dyn MemoryStore, principal: &Principal, window: &Windo
 }
 
 async fn facts(store: &dyn MemoryStore, principal: &Principal, project: &str) -> Vec<Record> {
-    let selection = TurnSelection::Facts { project: project.to_owned(), limit: 10 };
-    store.turns(principal, selection).await.unwrap()
+    let mut all = Vec::new();
+    for of_agents in [false, true] {
+        let selection = TurnSelection::Facts { project: project.to_owned(), of_agents, limit: 10 };
+        let found = store.turns(principal, selection).await.unwrap();
+        assert!(found.iter().all(|fact| fact.source.is_of_agent() == of_agents), "{found:?}");
+        all.extend(found);
+    }
+    all
 }
 
 async fn latest_prompts(

@@ -323,8 +323,10 @@ impl SessionStore for MemoryLedger {
         Ok(())
     }
 
-    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        Ok(self.state().outbox.iter().take(limit).cloned().collect())
+    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
+        let state = self.state();
+        let items = state.outbox.iter().filter(|item| !set_aside.contains(&item.id));
+        Ok(items.take(limit).cloned().collect())
     }
 
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {

@@ -159,7 +159,7 @@ pub async fn concurrent_starts_and_ends_count_once(fixture: &dyn Fixture) {
     let turns: u64 =
         stores[0].usage(at(0), None, None).await.unwrap().iter().map(|day| day.turns).sum();
     assert_eq!(turns, 6);
-    assert_eq!(stores[0].outbox(99).await.unwrap().len(), 6);
+    assert_eq!(stores[0].outbox(99, &[]).await.unwrap().len(), 6);
 }
 
 /// A session is deleted under its writers. What they were told is gone, and nothing of it is left.
@@ -199,7 +199,7 @@ pub async fn concurrent_usage_adds_up_by_day(fixture: &dyn Fixture) {
     let days = stores[1].usage(at(0), None, None).await.unwrap();
     assert_eq!((days.len(), days[0].turns, days[0].failed), (1, 20, 5));
     assert_eq!((days[0].usage.input_tokens, days[0].usage.cost_usd), (60, 10.0));
-    assert_eq!(stores[0].outbox(99).await.unwrap().len(), 20);
+    assert_eq!(stores[0].outbox(99, &[]).await.unwrap().len(), 20);
 }
 
 pub async fn concurrent_creates_of_a_name_succeed_once(fixture: &dyn Fixture) {

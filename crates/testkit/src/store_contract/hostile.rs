@@ -92,7 +92,7 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         let of_turn = store.events(&a, &id(byte), EventRange::Turn(u32::MAX)).await.unwrap();
         assert_eq!(of_turn, Some(events));
     }
-    assert_eq!(prompts(&store.outbox(99).await.unwrap()), TEXTS);
+    assert_eq!(prompts(&store.outbox(99, &[]).await.unwrap()), TEXTS);
 }
 
 /// Callers choose names of apps. Names that look like patterns or statements are only names.

@@ -131,7 +131,7 @@ pub async fn lost_lease_cannot_write(fixture: &dyn Fixture) {
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
     assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
     assert_eq!(queued(&*store, &id(1)).await, [2]);
-    assert!(store.outbox(9).await.unwrap().is_empty());
+    assert!(store.outbox(9, &[]).await.unwrap().is_empty());
     // The lease holder continues.
     assert!(store.start_turn(&held, 2, at(71)).await.unwrap());
     let said = store.append_events(&held, vec![event("message", Some(2))], at(72)).await.unwrap();

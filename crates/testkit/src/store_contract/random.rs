@@ -253,7 +253,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
         Call::DeleteOf(index) => {
             told(store.delete_sessions(&DeleteFilter::App(name(&index))).await.map(sorted))
         }
-        Call::Drain(count) => match store.outbox(count).await {
+        Call::Drain(count) => match store.outbox(count, &[]).await {
             Ok(items) => {
                 let ids = items.iter().map(|item| item.id).collect();
                 let turns: Vec<_> = items.iter().map(|item| (&item.app, &item.turn)).collect();
@@ -282,7 +282,7 @@ async fn all(store: &dyn LedgerStore, second: i64) -> Vec<String> {
             told(store.apps(AppFilter::All).await),
             told(store.usage(at(0), None, None).await),
             told(store.usage(at(second), None, Some(&app("a"))).await),
-            told(store.outbox(100).await.map(|items| {
+            told(store.outbox(100, &[]).await.map(|items| {
                 items.into_iter().map(|item| (item.app, item.turn)).collect::<Vec<_>>()
             })),
         ];

@@ -131,7 +131,7 @@ pub async fn unknown_session_accepts_nothing(fixture: &dyn Fixture) {
     assert_eq!(accept(&*store, 1, &request("x")).await, None);
     let ended = store.end_turn(&lease(1), 1, ending(1, TurnState::Finished), at(9)).await;
     assert!(ended.is_err());
-    assert!(store.outbox(10).await.unwrap().is_empty());
+    assert!(store.outbox(10, &[]).await.unwrap().is_empty());
     assert_eq!(store.usage(at(0), None, None).await.unwrap(), []);
     assert_eq!(store.turns(&app("a"), &id(1), TurnRange::Queued).await.unwrap(), None);
     // The session exists, but not the turn.
@@ -139,7 +139,7 @@ pub async fn unknown_session_accepts_nothing(fixture: &dyn Fixture) {
     assert!(!store.start_turn(&lease(1), 7, at(9)).await.unwrap());
     let ended = store.end_turn(&lease(1), 7, ending(7, TurnState::Finished), at(9)).await.unwrap();
     assert_eq!(ended, None);
-    assert!(store.outbox(10).await.unwrap().is_empty());
+    assert!(store.outbox(10, &[]).await.unwrap().is_empty());
     assert_eq!(story(&*store, 1).await, ["create"]);
     assert_eq!(store.append_events(&lease(1), Vec::new(), at(9)).await.unwrap(), []);
 }
@@ -173,7 +173,7 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
     let left = store.events(&app("b"), &id(3), EventRange::Turn(1)).await.unwrap();
     assert_eq!(left.unwrap().len(), 1);
     assert_eq!(usage_on(&*store, &app("b"), at(9)).await, used());
-    let outbox = store.outbox(10).await.unwrap();
+    let outbox = store.outbox(10, &[]).await.unwrap();
     assert_eq!(outbox.iter().map(|item| item.app.as_str()).collect::<Vec<_>>(), ["b"]);
 
     // The next app of this name starts empty.

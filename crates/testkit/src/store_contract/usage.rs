@@ -108,7 +108,7 @@ pub async fn turns_outside_sessions_count(fixture: &dyn Fixture) {
     let days: Vec<_> = days.iter().map(|d| (d.day, d.app.as_str(), d.turns, d.failed)).collect();
     let expected = [(at(-DAY), "a", 1, 0), (at(0), "@owner", 1, 0), (at(0), "a", 2, 1)];
     assert_eq!(days, expected, "by day, then by app");
-    let outbox = store.outbox(10).await.unwrap();
+    let outbox = store.outbox(10, &[]).await.unwrap();
     let apps: Vec<_> = outbox.iter().map(|item| item.app.as_str()).collect();
     assert_eq!((apps, prompts(&outbox)), (vec!["a", "@owner"], vec!["one", "two"]));
 }
@@ -120,25 +120,25 @@ pub async fn outbox_is_drained_once(fixture: &dyn Fixture) {
     for index in 1..=4 {
         accept(&*store, 1, &request("p")).await;
         store.start_turn(&lease(1), index, at(11)).await.unwrap();
-        assert_eq!(store.outbox(99).await.unwrap().len() as u32, index - 1);
+        assert_eq!(store.outbox(99, &[]).await.unwrap().len() as u32, index - 1);
         let outbox = Some(remembered(&format!("the \0 {index}.")));
         let ending = TurnEnding { outbox, ..ending(index, TurnState::Finished) };
         store.end_turn(&lease(1), index, ending.clone(), at(12)).await.unwrap().unwrap();
         assert_eq!(store.end_turn(&lease(1), index, ending, at(12)).await.unwrap(), None);
     }
-    let first = store.outbox(2).await.unwrap();
+    let first = store.outbox(2, &[]).await.unwrap();
     assert_eq!(prompts(&first), ["the \0 1.", "the \0 2."]);
     assert_eq!(first[0].app, "a");
-    assert_eq!(store.outbox(2).await.unwrap(), first, "reading takes nothing");
+    assert_eq!(store.outbox(2, &[]).await.unwrap(), first, "reading takes nothing");
     store.outbox_done(vec![first[1].id]).await.unwrap();
     store.outbox_done(vec![first[1].id]).await.unwrap();
     store.outbox_done(Vec::new()).await.unwrap();
-    let left = store.outbox(99).await.unwrap();
+    let left = store.outbox(99, &[]).await.unwrap();
     assert_eq!(prompts(&left), ["the \0 1.", "the \0 3.", "the \0 4."]);
     // An item stays when its session is deleted, but not when its app is.
     store.close_session(&id(1), event("close", None), at(13)).await.unwrap();
     store.delete_sessions(&DeleteFilter::ClosedBefore(at(14))).await.unwrap();
-    assert_eq!(store.outbox(99).await.unwrap().len(), 3);
+    assert_eq!(store.outbox(99, &[]).await.unwrap().len(), 3);
     store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap();
-    assert_eq!(store.outbox(99).await.unwrap(), []);
+    assert_eq!(store.outbox(99, &[]).await.unwrap(), []);
 }

@@ -262,17 +262,18 @@ impl SessionStore for PostgresLedger {
             .await
     }
 
-    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
         // Rows taken by another node are left to it, unless it took them long ago.
         let sql = "WITH taken AS (
                  UPDATE hob.outbox SET taken_by = $2, taken_at = clock_timestamp() WHERE id IN (
-                     SELECT id FROM hob.outbox WHERE taken_by IS NULL OR taken_by = $2
-                         OR taken_at < clock_timestamp() - interval '30 seconds'
+                     SELECT id FROM hob.outbox WHERE NOT (id = ANY ($3::bigint[]))
+                         AND (taken_by IS NULL OR taken_by = $2
+                             OR taken_at < clock_timestamp() - interval '30 seconds')
                      ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
                  RETURNING id, app, body
              ) SELECT id, app, body FROM taken ORDER BY id";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let values: Values<'_> = &[&limit, &self.outbox_taker];
+        let values: Values<'_> = &[&limit, &self.outbox_taker, &set_aside];
         let rows = self.connections.query(Again::Harmless, sql, values).await?;
         // A row that this key does not open is left where it is, and does not keep the others back.
         let item = |row: &tokio_postgres::Row| {

@@ -232,17 +232,21 @@ impl SessionStore for Ledger {
             .await
     }
 
-    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
+        let set_aside = serde_json::json!(set_aside).to_string();
         self.database
             .read(move |connection| {
                 connection
-                    .prepare_cached("SELECT id, app, body FROM outbox ORDER BY id LIMIT ?1")
+                    .prepare_cached(
+                        "SELECT id, app, body FROM outbox
+                         WHERE id NOT IN (SELECT value FROM json_each(?2)) ORDER BY id LIMIT ?1",
+                    )
                     .and_then(|mut s| {
                         let item = |row: &Row<'_>| {
                             let json: String = row.get(2)?;
                             Ok(OutboxItem::from_row(row.get(0)?, row.get(1)?, &json))
                         };
-                        s.query_map([limit as i64], item)?.collect()
+                        s.query_map(params![limit as i64, set_aside], item)?.collect()
                     })
                     .map_err(failed)
             })

@@ -321,13 +321,14 @@ impl MemoryStore for PostgresMemory {
                 let key = self.project_key(&project);
                 self.read_records(&rest, &[&speaker, &key, &(limit as i64)]).await
             }
-            TurnSelection::Facts { project, limit } => {
+            TurnSelection::Facts { project, of_agents, limit } => {
                 let rest = format!(
                     "{in_project} AND t.tier = 'semantic' AND t.superseded_by IS NULL
+                     AND (t.source IN ('mcp', 'agent')) = $4
                      ORDER BY t.ts DESC, t.seq DESC LIMIT $3"
                 );
                 let key = self.project_key(&project);
-                self.read_records(&rest, &[&speaker, &key, &(limit as i64)]).await
+                self.read_records(&rest, &[&speaker, &key, &(limit as i64), &of_agents]).await
             }
         }
     }

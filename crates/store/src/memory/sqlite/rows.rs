@@ -154,13 +154,14 @@ pub(super) fn select(
             );
             rows(connection, &sql, &[&speaker, project, &(*limit as i64)])
         }
-        TurnSelection::Facts { project, limit } => {
+        TurnSelection::Facts { project, of_agents, limit } => {
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE p.speaker = ?1 AND p.root = ?2
                  AND t.tier = 'semantic' AND t.superseded_by IS NULL
+                 AND (t.source IN ('mcp', 'agent')) = ?4
                  ORDER BY t.ts DESC, t.seq DESC LIMIT ?3"
             );
-            rows(connection, &sql, &[&speaker, project, &(*limit as i64)])
+            rows(connection, &sql, &[&speaker, project, &(*limit as i64), of_agents])
         }
     }
 }
