@@ -282,8 +282,8 @@ pub enum TurnSelection {
     Window(Window),
     /// The latest short prompts of a project that are not superseded, newest first.
     LatestPrompts { project: String, limit: usize },
-    /// The facts of a project that are not superseded, newest first.
-    Facts { project: String, limit: usize },
+    /// The facts of a project that are not superseded, newest first: those that agents wrote, or all others.
+    Facts { project: String, of_agents: bool, limit: usize },
 }
 
 /// A choice of turns to go through page by page.

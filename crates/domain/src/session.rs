@@ -382,8 +382,8 @@ pub trait SessionStore: Send + Sync {
     /// what the memory is to remember to the outbox.
     async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError>;
 
-    /// Returns the oldest entries of the outbox.
-    async fn outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
+    /// Returns the oldest entries of the outbox, without those that were set aside.
+    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError>;
 
     /// Removes entries from the outbox: they are in the memory.
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError>;

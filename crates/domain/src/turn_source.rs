@@ -12,8 +12,12 @@ pub enum TurnSource {
     Deferral,
     /// `hob import`.
     Import,
-    /// A tool of the MCP server: a note or a correction.
+    /// A tool of the MCP server: a note or a correction of an agent.
     Mcp,
+    /// A command or the console: a note or a correction of the owner's.
+    Owner,
+    /// A program that runs inside of an agent.
+    Agent,
     /// A session or a completion of the gateway.
     Session,
     /// A source of another version, as it was stored.
@@ -21,6 +25,11 @@ pub enum TurnSource {
 }
 
 impl TurnSource {
+    /// Returns whether an agent wrote the turn, whatever its role says.
+    pub fn is_of_agent(&self) -> bool {
+        matches!(self, TurnSource::Mcp | TurnSource::Agent)
+    }
+
     /// Returns the source as it is stored.
     pub fn as_str(&self) -> &str {
         match self {
@@ -29,6 +38,8 @@ impl TurnSource {
             TurnSource::Deferral => "deferral",
             TurnSource::Import => "import",
             TurnSource::Mcp => "mcp",
+            TurnSource::Owner => "owner",
+            TurnSource::Agent => "agent",
             TurnSource::Session => "session",
             TurnSource::Other(text) => text,
         }
@@ -43,6 +54,8 @@ impl From<String> for TurnSource {
             "deferral" => TurnSource::Deferral,
             "import" => TurnSource::Import,
             "mcp" => TurnSource::Mcp,
+            "owner" => TurnSource::Owner,
+            "agent" => TurnSource::Agent,
             "session" => TurnSource::Session,
             _ => TurnSource::Other(text),
         }

@@ -35,7 +35,17 @@ impl TurnUsage {
 
     /// Returns the number of tokens of every kind.
     pub fn tokens(&self) -> u64 {
-        self.input_tokens + self.output_tokens + self.cached_read_tokens + self.cached_write_tokens
+        let cached = self.cached_read_tokens.saturating_add(self.cached_write_tokens);
+        self.input_tokens.saturating_add(self.output_tokens).saturating_add(cached)
+    }
+
+    /// Adds other numbers of tokens. An agent reports them, so they may be of any size.
+    pub fn add_tokens(&mut self, other: &TurnUsage) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_read_tokens = self.cached_read_tokens.saturating_add(other.cached_read_tokens);
+        self.cached_write_tokens =
+            self.cached_write_tokens.saturating_add(other.cached_write_tokens);
     }
 }
 

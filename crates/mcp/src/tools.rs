@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_domain::memory::{Around, Forget, Principal, ProjectLocation, RecordId, Scope, Window};
+use hob_domain::memory::{
+    Around, Forget, Principal, ProjectLocation, RecordId, Scope, TurnSource, Window,
+};
 use hob_domain::{StoreError, Timestamp};
 use hob_memory::{
     Backlog, Engine, ForgetRequests, ModelProgress, ModelState, Note, RecallQuery, backlog,
@@ -37,6 +39,8 @@ pub struct CallerContext {
     pub principal: Principal,
     /// The project of the caller's working folder, if it has one.
     pub location: Option<ProjectLocation>,
+    /// Who writes the caller's notes and corrections.
+    pub note_source: TurnSource,
 }
 
 /// The error of a call.
@@ -156,6 +160,7 @@ impl Tools {
             role: arguments.role,
             tier: arguments.tier,
             place,
+            source: caller.note_source.clone(),
         };
         let (id, duplicate) = self.engine.note(&caller.principal, note, Timestamp::now()).await?;
         Ok(CaptureResult { record_id: id.to_string(), duplicate })
@@ -170,8 +175,9 @@ impl Tools {
             return Err(ToolError::InvalidArguments("text: must not be empty".to_owned()));
         }
         let old = RecordId::new(arguments.record_id);
+        let (text, source) = (&arguments.text, caller.note_source.clone());
         let new =
-            self.engine.correct(&caller.principal, &old, &arguments.text, Timestamp::now()).await?;
+            self.engine.correct(&caller.principal, &old, text, source, Timestamp::now()).await?;
         match new {
             Some(id) => {
                 Ok(CorrectResult { record_id: id.to_string(), superseded: old.to_string() })

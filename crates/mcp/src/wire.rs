@@ -80,7 +80,7 @@ pub struct Hit {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     pub role: String,
-    /// Whose words these are: "user", "agent", "note", "note of APP", or "import" for turns of a past transcript.
+    /// Whose words these are: "user", "agent", "note" for a note of an agent, "note of APP", or "import" for turns of a past transcript.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
     pub session_id: String,
@@ -106,6 +106,8 @@ fn origin(record: &Record, principal: &Principal) -> String {
         (TurnSource::Mcp, Principal::App(app), _) => format!("note of {app}"),
         (TurnSource::Mcp, Principal::Owner, _) => "note".to_owned(),
         (TurnSource::Import, ..) => "import".to_owned(),
+        (TurnSource::Agent, ..) => "agent".to_owned(),
+        (TurnSource::Owner, ..) => "user".to_owned(),
         (_, _, TurnRole::User) => "user".to_owned(),
         (_, _, TurnRole::Assistant) => "agent".to_owned(),
     }

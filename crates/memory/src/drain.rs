@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hob_domain::memory::{MaintenanceEvent, Principal};
 use hob_domain::{StoreError, Timestamp};
+use hob_files::read_regular;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,10 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// How often the folder is polled without a notification of a change.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// The largest file that is drained.
+const MAX_FILE_BYTES: u64 = 512 << 20;
+/// How long the store may take for the turns of one file.
+const FILE_DEADLINE: Duration = Duration::from_secs(300);
 /// A file that was written to more recently may not be complete.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
@@ -114,14 +119,9 @@ impl Drain {
     }
 
     async fn drain(&self, path: &Path) -> Result<(), DrainError> {
-        // Reading a pipe would wait for its writer.
-        match fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Err(DrainError::File("not a regular file".to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(DrainError::File(format!("cannot read it: {error}"))),
-        }
-        let content = match fs::read(path) {
+        let file = path.to_owned();
+        let reading = tokio::task::spawn_blocking(move || read_regular(&file, MAX_FILE_BYTES));
+        let content = match reading.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(content) => content,
             // Another process has drained it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -132,9 +132,10 @@ impl Drain {
             let deferred = decode(&content, &name, self.engine.opening_keys())
                 .map_err(|error| DrainError::File(error.to_string()))?;
             if !deferred.batch.turns.is_empty() {
-                let stored =
-                    self.engine.capture(&Principal::Owner, deferred.batch, Vec::new()).await;
-                let stored = stored.map_err(DrainError::Store)?;
+                let storing = self.engine.capture(&Principal::Owner, deferred.batch, Vec::new());
+                let stored = tokio::time::timeout(FILE_DEADLINE, storing).await;
+                let too_long = |_| StoreError::Unavailable("it did not answer in time".to_owned());
+                let stored = stored.map_err(too_long).flatten().map_err(DrainError::Store)?;
                 tracing::info!(
                     inserted = stored.inserted,
                     duplicates = stored.duplicates,

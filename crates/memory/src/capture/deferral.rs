@@ -93,7 +93,8 @@ pub fn write(
     Err(io::Error::other("cannot choose an unused file name for the deferred turns"))
 }
 
-fn encode(
+/// Returns the content of a file with a batch.
+pub fn encode(
     batch: &CaptureBatch,
     cwd: &str,
     key: &SealingKey,

@@ -27,12 +27,40 @@ impl Engine {
     pub async fn rescan(&self) -> Result<usize, StoreError> {
         let old =
             self.inner.store.page(&PageFilter::MaskedBefore(RULES_VERSION), PAGE_TURNS).await?;
-        let count = old.len();
-        let changes = old.iter().map(|record| self.remasked(record, self.unseal(record))).collect();
-        if count > 0 {
-            self.inner.store.remask(changes).await?;
+        if old.is_empty() {
+            return Ok(0);
         }
-        Ok(count)
+        let engine = self.clone();
+        // Masking takes a processor for a while.
+        let masking = tokio::task::spawn_blocking(move || {
+            old.iter().map(|record| engine.remasked(record, engine.unseal(record))).collect()
+        });
+        let changes: Vec<Remask> =
+            masking.await.map_err(|error| StoreError::Failed(error.to_string()))?;
+        match self.inner.store.remask(changes.clone()).await {
+            Ok(()) => Ok(changes.len()),
+            Err(error) if error.is_temporary() => Err(error),
+            Err(error) => self.remask_each(changes, error).await,
+        }
+    }
+
+    /// Stores changes one by one, so that one which the store refuses does not keep the others back. Returns the number of
+    /// those that were stored, or the error if that is none.
+    async fn remask_each(
+        &self,
+        changes: Vec<Remask>,
+        error: StoreError,
+    ) -> Result<usize, StoreError> {
+        let mut stored = 0;
+        for change in changes {
+            let seq = change.seq;
+            match self.inner.store.remask(vec![change]).await {
+                Ok(()) => stored += 1,
+                Err(error) if error.is_temporary() => return Err(error),
+                Err(error) => tracing::error!(%error, seq, "failed to mask an old turn again"),
+            }
+        }
+        if stored > 0 { Ok(stored) } else { Err(error) }
     }
 
     /// Seals secrets with this home's key that were sealed with an earlier one. Returns the number

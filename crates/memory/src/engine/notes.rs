@@ -27,6 +27,8 @@ pub struct Note {
     pub role: TurnRole,
     pub tier: Tier,
     pub place: ProjectLocation,
+    /// Who wrote it.
+    pub source: TurnSource,
 }
 
 impl Engine {
@@ -77,6 +79,7 @@ impl Engine {
         principal: &Principal,
         old: &RecordId,
         text: &str,
+        source: TurnSource,
         now: Timestamp,
     ) -> Result<Option<RecordId>, StoreError> {
         let Some(record) = self.record(principal, old).await? else {
@@ -88,6 +91,7 @@ impl Engine {
             role: record.role,
             tier: Tier::Semantic,
             place: record.place,
+            source,
         };
         // A bridge may repeat a call, and the same text must then be the same correction. A
         // correction that was forgotten can be made again on purpose.
@@ -184,7 +188,7 @@ fn note_batch(note: &Note, id: String, now: Timestamp) -> CaptureBatch {
         session: format!("{NOTE_SESSION}{}", note.place.project),
         place: note.place.clone(),
         client: "mcp".to_owned(),
-        source: TurnSource::Mcp,
+        source: note.source.clone(),
         turns: vec![RawTurn {
             id: Some(id),
             role: note.role,

@@ -183,8 +183,11 @@ impl Engine {
         budget_tokens: usize,
     ) -> Result<String, StoreError> {
         let store = &self.inner.store;
-        let project_name = project.to_owned();
-        let facts = TurnSelection::Facts { project: project_name, limit: session_start::MAX_FACTS };
+        let [notes, facts] = [true, false].map(|of_agents| {
+            let (project, limit) = (project.to_owned(), session_start::MAX_FACTS);
+            TurnSelection::Facts { project, of_agents, limit }
+        });
+        let notes = store.turns(principal, notes).await?;
         let facts = store.turns(principal, facts).await?;
         let sessions =
             store.latest_sessions(principal, project, session, session_start::MAX_SESSIONS).await?;
@@ -192,7 +195,7 @@ impl Engine {
         let prompts = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
         let prompts = store.turns(principal, prompts).await?;
         let rules = recurring::rules(&prompts, &self.inner.preparer.indexer.analyser);
-        Ok(session_start::compose(&facts, &rules, &sessions, budget_tokens))
+        Ok(session_start::compose(&facts, &rules, &notes, &sessions, budget_tokens))
     }
 }
 

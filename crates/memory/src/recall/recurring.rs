@@ -137,7 +137,7 @@ pub(crate) fn rules(prompts: &[Record], analyser: &Analyser) -> Vec<RecurringRul
 
 /// Returns whether the user said a prompt: not an agent by a note, nor one by a message to another.
 fn is_of_user(prompt: &Record) -> bool {
-    prompt.source != TurnSource::Mcp
+    !prompt.source.is_of_agent()
         && !prompt.text.trim_start().starts_with('<')
         && !hob_transcript::claude::has_spoken_element(&prompt.text)
 }
@@ -282,7 +282,7 @@ mod tests {
         let note = |source| Record { source, ..prompt(1, "a", "never force-push") };
         let rules_of = |source| rules(&[note(source)], &Analyser::default()).len();
         assert_eq!(rules_of(TurnSource::Import), 1);
-        for source in [TurnSource::Mcp, TurnSource::Session] {
+        for source in [TurnSource::Mcp, TurnSource::Agent, TurnSource::Session] {
             assert_eq!(rules_of(source), 0);
         }
         let many: Vec<String> =

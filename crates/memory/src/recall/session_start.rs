@@ -15,20 +15,20 @@ pub(crate) const MAX_SESSIONS: usize = 6;
 /// A shorter prompt agrees or continues.
 const MIN_PROMPT_WORDS: usize = 3;
 
-/// Composes the summary within the budget; empty if there is nothing to say.
+/// Composes the summary within the budget; empty if there is nothing to say. `notes` are facts that agents wrote.
 pub(crate) fn compose(
     facts: &[Record],
     rules: &[RecurringRule],
+    notes: &[Record],
     sessions: &[SessionOutline],
     budget_tokens: usize,
 ) -> String {
-    let mut facts: Vec<String> = facts
-        .iter()
-        .map(|record| {
-            let kind = if record.supersedes.is_some() { "correction, " } else { "" };
-            format!("- ({kind}{}) {}", day(record.ts), short(&record.text, 400))
-        })
-        .collect();
+    let line = |record: &Record| {
+        let kind = if record.supersedes.is_some() { "correction, " } else { "" };
+        format!("- ({kind}{}) {}", day(record.ts), short(&record.text, 400))
+    };
+    let mut facts: Vec<String> = facts.iter().map(line).collect();
+    let notes: Vec<String> = notes.iter().map(line).collect();
     facts.extend(rules.iter().take(MAX_FACTS).map(|rule| {
         let (last, text) = (day(rule.last), short(&rule.text, 400));
         let source = if rule.imported { ", imported" } else { "" };
@@ -45,6 +45,7 @@ pub(crate) fn compose(
     let mut left = budget_tokens.saturating_sub(estimated_tokens(title));
     let parts = [
         ("## Standing facts and corrections", facts),
+        ("## Notes that agents wrote", notes),
         ("## Latest sessions", latest),
         ("## Open threads", open),
     ];
@@ -129,8 +130,9 @@ fn is_open_item(line: &str) -> bool {
     openings.iter().any(|opening| line.starts_with(opening))
 }
 
-/// Shortens a text to one line of at most `max_chars` characters.
+/// Shortens a text to one line of at most `max_chars` characters, without tags.
 fn short(text: &str, max_chars: usize) -> String {
+    let text = without_tags(text);
     let mut line = String::new();
     for word in text.split_whitespace() {
         if line.chars().count() + word.chars().count() + 1 > max_chars {
@@ -146,6 +148,20 @@ fn short(text: &str, max_chars: usize) -> String {
         line.push_str(word);
     }
     line
+}
+
+/// Replaces the `<` of tags. The client puts the summary between tags of its own, which no text may open or close.
+fn without_tags(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let begins_tag = |next: &char| next.is_ascii_alphabetic() || "/!?".contains(*next);
+        match character {
+            '<' if characters.peek().is_some_and(begins_tag) => clean.push('‹'),
+            other => clean.push(other),
+        }
+    }
+    clean
 }
 
 fn day(at: Timestamp) -> String {
@@ -177,8 +193,8 @@ mod tests {
 
     #[test]
     fn summary_of_nothing_is_empty() {
-        assert_eq!(compose(&[], &[], &[], 1000), "");
-        assert_eq!(compose(&[], &[], &[session("a")], 0), "");
+        assert_eq!(compose(&[], &[], &[], &[], 1000), "");
+        assert_eq!(compose(&[], &[], &[], &[session("a")], 0), "");
     }
 
     #[test]
@@ -190,7 +206,7 @@ mod tests {
             imported,
         };
         let rules = [rule("use pnpm", 2, false), rule("never force-push", 1, true)];
-        let text = compose(&[], &rules, &[], 1000);
+        let text = compose(&[], &rules, &[], &[], 1000);
         assert!(text.contains("- (said in 2 sessions, last 1970-01-01) use pnpm\n"), "{text}");
         assert!(text.contains("- (said 1970-01-01, imported) never force-push\n"), "{text}");
     }
@@ -199,7 +215,7 @@ mod tests {
     fn summary_has_sessions_outcomes_and_open_threads() {
         let mut asked = session("b");
         asked.unanswered = true;
-        let text = compose(&[], &[], &[session("a"), asked], 1000);
+        let text = compose(&[], &[], &[], &[session("a"), asked], 1000);
         for words in [
             "1970-01-01T00:00:00Z (claude, 4 turns, session a)",
             "asked: make the parser faster",
@@ -209,12 +225,13 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }
-        assert!(estimated_tokens(&compose(&[], &[], &vec![session("a"); 20], 120)) <= 130);
+        assert!(estimated_tokens(&compose(&[], &[], &[], &vec![session("a"); 20], 120)) <= 130);
         assert_eq!(short("one two three", 8), "one two …");
+        assert_eq!(short("a < b </system-reminder> <x>", 99), "a < b ‹/system-reminder> ‹x>");
         let mut noise = session("c");
         noise.last_prompt = Some("commit".to_owned());
         noise.last_answer = Some("Let me run the tests:".to_owned());
-        let text = compose(&[], &[], &[noise], 1000);
+        let text = compose(&[], &[], &[], &[noise], 1000);
         assert!(!text.contains("last asked") && !text.contains("outcome"), "{text}");
     }
 }

@@ -14,13 +14,23 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns the number of tokens that were read, cached or not.
+    pub fn all_input_tokens(&self) -> u64 {
+        let cached = self.cache_creation_input_tokens.saturating_add(self.cache_read_input_tokens);
+        self.input_tokens.saturating_add(cached)
+    }
+
+    /// Returns the sum of several usages.
     pub fn total<'a>(parts: impl IntoIterator<Item = &'a Usage>) -> Usage {
         parts.into_iter().fold(Usage::default(), |sum, part| Usage {
-            input_tokens: sum.input_tokens + part.input_tokens,
-            output_tokens: sum.output_tokens + part.output_tokens,
-            cache_creation_input_tokens: sum.cache_creation_input_tokens
-                + part.cache_creation_input_tokens,
-            cache_read_input_tokens: sum.cache_read_input_tokens + part.cache_read_input_tokens,
+            input_tokens: sum.input_tokens.saturating_add(part.input_tokens),
+            output_tokens: sum.output_tokens.saturating_add(part.output_tokens),
+            cache_creation_input_tokens: sum
+                .cache_creation_input_tokens
+                .saturating_add(part.cache_creation_input_tokens),
+            cache_read_input_tokens: sum
+                .cache_read_input_tokens
+                .saturating_add(part.cache_read_input_tokens),
         })
     }
 }
