@@ -64,10 +64,12 @@ impl Client {
             .header("accept", accept)
             .body(Full::new(Bytes::from(body)))
             .map_err(io::Error::other)?;
-        let answer = self.sender.send_request(request);
+        let mut answer = std::pin::pin!(self.sender.send_request(request));
         let response: Response<Incoming> = tokio::select! {
-            response = answer => response.map_err(io::Error::other)?,
-            ended = &mut self.connection => return Err(closed(ended)),
+            biased;
+            response = &mut answer => response.map_err(io::Error::other)?,
+            // An answer that arrived before the end counts.
+            ended = &mut self.connection => answer.await.map_err(|_| closed(ended))?,
         };
         let status = response.status().as_u16();
         Ok(Reply { status, body: response.into_body(), client: self, pending: Vec::new() })

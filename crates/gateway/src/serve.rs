@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -80,13 +82,22 @@ pub async fn serve_owner(
     converse(stream, router.layer(axum::Extension(Owner)), stopping).await;
 }
 
+/// Announces the end of the connection of a caller without a token. Its body is not read, so the connection cannot be used
+/// again.
+fn close_if_refused(mut response: Response) -> Response {
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     stopping: CancellationToken,
 ) {
     let service = router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
-    let service = service.map_err(|error: Infallible| error);
+    let service = service.map_err(|error: Infallible| error).map_response(close_if_refused);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
     builder.max_buf_size(HEADERS);

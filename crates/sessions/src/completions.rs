@@ -434,10 +434,13 @@ impl TurnForwarder {
         }
         turn.texts.append(&mut self.texts);
         let used = &result.usage;
-        turn.usage.input_tokens += used.input_tokens;
-        turn.usage.output_tokens += used.output_tokens;
-        turn.usage.cached_read_tokens += used.cache_read_input_tokens;
-        turn.usage.cached_write_tokens += used.cache_creation_input_tokens;
+        turn.usage.add_tokens(&TurnUsage {
+            input_tokens: used.input_tokens,
+            output_tokens: used.output_tokens,
+            cached_read_tokens: used.cache_read_input_tokens,
+            cached_write_tokens: used.cache_creation_input_tokens,
+            cost_usd: 0.0,
+        });
         turn.usage.cost_usd += result.cost_usd;
         turn
     }

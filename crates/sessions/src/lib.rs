@@ -9,6 +9,7 @@ mod files;
 mod one_turn;
 mod runner;
 pub mod session;
+mod steady_clock;
 mod upload_quota;
 mod workspace;
 
@@ -18,4 +19,5 @@ pub use completions::{
 };
 pub use files::{StoredFile, Upload, UploadError, UploadStore};
 pub use runner::{Runner, RunnerOptions};
+pub use steady_clock::SteadyClock;
 pub use upload_quota::OverQuota;

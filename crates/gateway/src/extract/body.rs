@@ -60,10 +60,6 @@ async fn receive<T: DeserializeOwned>(request: Request, limit: usize) -> Result<
     let reading = read(request.into_body(), limit, permits, &mut permit);
     let bytes =
         tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| ApiError::SlowBody)??;
-    if has_too_many_values(&bytes) {
-        let message = format!("the body has more than {MAX_JSON_VALUES} values");
-        return Err(ApiError::bad_request(message));
-    }
     parse(&bytes)
 }
 
@@ -99,7 +95,12 @@ async fn read(
     Ok(bytes)
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+/// Parses a whole body.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    if has_too_many_values(bytes) {
+        let message = format!("the body has more than {MAX_JSON_VALUES} values");
+        return Err(ApiError::bad_request(message));
+    }
     // A structure could also be read from a list of its fields, but every body of this API is an object.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(&b'{') && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {

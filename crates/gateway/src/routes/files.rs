@@ -1,7 +1,7 @@
 //! `POST /files`: a file for a later run or turn.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::multipart::{Field, Multipart, MultipartRejection};
@@ -18,8 +18,10 @@ use crate::error::{ApiError, ErrorBody};
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
 
-/// How long an upload may be silent.
+/// How long an upload may be silent, and how long it may be slow.
 const SILENCE: Duration = Duration::from_secs(30);
+/// A slower upload is refused: it would hold its connection for as long as its client likes.
+const MIN_BYTES_PER_SECOND: u64 = 1 << 10;
 
 /// Maximum size of a form around its file, in bytes.
 const AROUND: u64 = 1 << 20;
@@ -109,12 +111,37 @@ async fn receive(
     mut field: Field<'_>,
 ) -> Result<Upload, ApiError> {
     let mut upload = gateway.files.begin(app, name).await?;
+    let mut pace = Pace::default();
     loop {
+        let asked = Instant::now();
         let chunk = within(field.chunk()).await?;
-        match chunk.map_err(|error| UploadError::Broken(error.body_text()))? {
-            Some(bytes) => upload.write(&bytes).await?,
-            None => return Ok(upload),
+        let chunk = chunk.map_err(|error| UploadError::Broken(error.body_text()))?;
+        let Some(bytes) = chunk else { return Ok(upload) };
+        if pace.is_too_slow(bytes.len() as u64, asked.elapsed()) {
+            return Err(ApiError::SlowBody);
         }
+        upload.write(&bytes).await?;
+    }
+}
+
+/// How fast a client sends. The time in which Hob writes does not count.
+#[derive(Default)]
+struct Pace {
+    waited: Duration,
+    received: u64,
+}
+
+impl Pace {
+    /// Counts what has arrived after a wait. Returns whether the client has been slow for [`SILENCE`].
+    fn is_too_slow(&mut self, received: u64, waited: Duration) -> bool {
+        self.waited += waited;
+        self.received += received;
+        if self.waited < SILENCE {
+            return false;
+        }
+        let is_slow = self.received < MIN_BYTES_PER_SECOND * self.waited.as_secs();
+        *self = Pace::default();
+        is_slow
     }
 }
 
@@ -141,4 +168,19 @@ fn bounded(body: Body, most: u64) -> Body {
 
 async fn within<T>(wait: impl Future<Output = T>) -> Result<T, ApiError> {
     tokio::time::timeout(SILENCE, wait).await.map_err(|_| ApiError::SlowBody)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upload_that_stays_slow_is_refused() {
+        let seconds = Duration::from_secs;
+        let mut pace = Pace::default();
+        assert!(!pace.is_too_slow(1, seconds(20)), "it may begin slowly");
+        assert!(!pace.is_too_slow(60 << 20, seconds(600)));
+        let slow = (0..6).any(|_| pace.is_too_slow(1, seconds(5)));
+        assert!(slow, "what came before does not help");
+    }
 }

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
-use hob_domain::memory::Principal;
+use hob_domain::memory::{Principal, TurnSource};
 use hob_mcp::{CallerContext, McpServer, ToolBackend, ToolError, Tools, http_service};
 use serde_json::{Value, json};
 
@@ -89,7 +89,11 @@ impl ToolBackend for AppTools {
         let Some(hob_mcp::Caller(app)) = caller else {
             return Err("the request is not authenticated; send the token of an app".to_owned());
         };
-        let caller = CallerContext { principal: Principal::App(app.clone()), location: None };
+        let caller = CallerContext {
+            principal: Principal::App(app.clone()),
+            location: None,
+            note_source: TurnSource::Mcp,
+        };
         self.0.call(&caller, name, arguments).await.map_err(|error| match error {
             ToolError::Store(inside) => {
                 tracing::error!(error = %inside, name, "a tool failed");

@@ -152,15 +152,22 @@ impl TurnReader {
         if usage.is_null() {
             // Gemini CLI reports its tokens in a place of its own.
             let count = &result["_meta"]["quota"]["token_count"];
-            self.usage.input_tokens += count["input_tokens"].as_u64().unwrap_or_default();
-            self.usage.output_tokens += count["output_tokens"].as_u64().unwrap_or_default();
+            let count = |key: &str| count[key].as_u64().unwrap_or_default();
+            self.usage.add_tokens(&TurnUsage {
+                input_tokens: count("input_tokens"),
+                output_tokens: count("output_tokens"),
+                ..TurnUsage::default()
+            });
             return;
         }
         let count = |key: &str| usage[key].as_u64().unwrap_or_default();
-        self.usage.input_tokens += count("inputTokens");
-        self.usage.output_tokens += count("outputTokens");
-        self.usage.cached_read_tokens += count("cachedReadTokens");
-        self.usage.cached_write_tokens += count("cachedWriteTokens");
+        self.usage.add_tokens(&TurnUsage {
+            input_tokens: count("inputTokens"),
+            output_tokens: count("outputTokens"),
+            cached_read_tokens: count("cachedReadTokens"),
+            cached_write_tokens: count("cachedWriteTokens"),
+            cost_usd: 0.0,
+        });
     }
 }
 

@@ -9,6 +9,7 @@ use hob_domain::session::{DeleteFilter, Session, SessionFilter};
 
 use super::local::LocalSessions;
 use super::placement::Placement;
+use crate::steady_clock::SteadyClock;
 
 /// Closes and deletes old sessions.
 pub(super) struct Sweeper {
@@ -74,39 +75,6 @@ impl Sweeper {
     }
 }
 
-/// A clock that does not follow a sudden jump ahead of the system's clock: what it says decides what is deleted.
-struct SteadyClock {
-    /// What the clock said last, and when.
-    said: Timestamp,
-    at: Instant,
-    /// Since when the system's clock has been ahead.
-    ahead_since: Option<Instant>,
-}
-
-impl SteadyClock {
-    /// How far the system's clock may be ahead of the time that has passed.
-    const TOLERANCE: Duration = Duration::from_secs(60);
-    /// A jump that has lasted for this long is real: the machine was suspended, or its clock was set right.
-    const ACCEPTED_AFTER: Duration = Duration::from_secs(3600);
-
-    fn new(system: Timestamp, at: Instant) -> SteadyClock {
-        SteadyClock { said: system, at, ahead_since: None }
-    }
-
-    fn now(&mut self, system: Timestamp, at: Instant) -> Timestamp {
-        let passed = self.said.saturating_add(at.duration_since(self.at)).unwrap_or(self.said);
-        let tolerated = passed.saturating_add(SteadyClock::TOLERANCE).unwrap_or(passed);
-        if system > tolerated {
-            let since = *self.ahead_since.get_or_insert(at);
-            if at.duration_since(since) < SteadyClock::ACCEPTED_AFTER {
-                return passed;
-            }
-        }
-        *self = SteadyClock::new(system, at);
-        system
-    }
-}
-
 fn before(now: Timestamp, age: Duration) -> Timestamp {
     let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(now.as_second().saturating_sub(age)).unwrap_or(Timestamp::MIN)
@@ -129,22 +97,6 @@ fn remove_old_files(files: &Path, now: Timestamp, age: Duration, remove: &dyn Fn
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn clock_that_jumps_ahead_is_not_followed_at_once() {
-        let (start, at) = (Timestamp::from_second(1_000_000).unwrap(), Instant::now());
-        let seconds = |n: u64| Duration::from_secs(n);
-        let later = |n: i64| Timestamp::from_second(1_000_000 + n).unwrap();
-        let mut clock = SteadyClock::new(start, at);
-        assert_eq!(clock.now(later(30), at + seconds(30)), later(30));
-        let week = 7 * 24 * 3600;
-        assert_eq!(clock.now(later(week + 60), at + seconds(60)), later(60), "it jumps by a week");
-        assert_eq!(clock.now(later(90), at + seconds(90)), later(90), "and back");
-        assert_eq!(clock.now(later(week), at + seconds(120)), later(120));
-        let much_later = at + seconds(120 + 3600);
-        assert_eq!(clock.now(later(week), much_later), later(week), "the jump was real");
-        assert_eq!(clock.now(later(0), much_later), later(0), "the clock is set back");
-    }
 
     #[test]
     fn old_uploads_are_removed() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::Timestamp;
-use hob_domain::memory::{Around, Principal, Record, RecordId, Scope, Window};
+use hob_domain::memory::{Around, Principal, Record, RecordId, Scope, TurnSource, Window};
 use hob_mcp::CallerContext;
 use hob_memory::{RecallHit, RecallQuery};
 use serde::{Deserialize, Serialize};
@@ -279,7 +279,11 @@ pub(crate) async fn stats(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<Value>, ApiError> {
-    let caller = CallerContext { principal: Principal::Owner, location: None };
+    let caller = CallerContext {
+        principal: Principal::Owner,
+        location: None,
+        note_source: TurnSource::Owner,
+    };
     let stats = gateway.tools.call(&caller, "memory_stats", json!({})).await;
     let stats = stats.map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut answer = json!({"ok": true});

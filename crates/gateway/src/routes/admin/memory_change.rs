@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use hob_domain::Timestamp;
-use hob_domain::memory::{Forget, Principal, RecordId};
+use hob_domain::memory::{Forget, Principal, RecordId, TurnSource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -117,7 +117,9 @@ pub(crate) async fn correct(
     }
     let old = RecordId::new(body.record_id);
     let engine = &gateway.engine;
-    let new = engine.correct(&Principal::Owner, &old, &body.text, Timestamp::now()).await?;
+    let new = engine
+        .correct(&Principal::Owner, &old, &body.text, TurnSource::Owner, Timestamp::now())
+        .await?;
     let new = new.ok_or_else(no_record)?;
     audit_log::record(&gateway, "correct", old.as_str(), json!({"record_id": new.as_str()})).await;
     let superseded = old.to_string();

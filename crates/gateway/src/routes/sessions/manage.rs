@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Json;
 use hob_agents::client_tools::ClientTool;
 use hob_agents::mcp_servers::unknown_field;
+use hob_domain::AgentName;
 use hob_domain::session::Permissions;
 use hob_sessions::session::NewSession;
 use serde::Serialize;
@@ -54,6 +55,12 @@ pub(crate) async fn create(
     JsonBody(body): JsonBody<CreateBody>,
 ) -> Result<Json<SessionAnswer>, ApiError> {
     let (agent, _) = gateway.agent(&body.agent)?;
+    let session = gateway.sessions.create(&app.name, new_session(agent, body)?).await?;
+    Ok(Json(SessionAnswer::new(&gateway, session)))
+}
+
+/// Reads what a request asks for.
+pub(crate) fn new_session(agent: AgentName, body: CreateBody) -> Result<NewSession, ApiError> {
     for (field, value) in [("model", &body.model), ("system", &body.system)] {
         if value.as_ref().is_some_and(|value| value.is_empty() || value.contains('\0')) {
             return Err(ApiError::bad_request(format!(
@@ -66,7 +73,7 @@ pub(crate) async fn create(
         .map(|(index, tool)| session_tool(tool, &format!("tools[{index}]")))
         .collect::<Result<_, _>>()?;
     check_names(&tools)?;
-    let asked = NewSession {
+    Ok(NewSession {
         agent,
         meta: Value::Object(body.meta.unwrap_or_default()),
         cwd: body.cwd,
@@ -79,9 +86,7 @@ pub(crate) async fn create(
         },
         mcp_servers: body.mcp_servers.unwrap_or_default(),
         client_tools: tools,
-    };
-    let session = gateway.sessions.create(&app.name, asked).await?;
-    Ok(Json(SessionAnswer::new(&gateway, session)))
+    })
 }
 
 /// Reads a tool that the app runs itself.

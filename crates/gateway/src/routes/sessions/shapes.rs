@@ -148,24 +148,33 @@ impl SessionAnswer {
 /// The sandbox of an agent.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"mode": "workspace", "layers": ["namespaces", "landlock", "limits"],
-    "landlock_version": 7}))]
+    "landlock_version": 7, "memory_bytes": 12884901888u64, "disk_bytes": 68719476736u64}))]
 pub(crate) struct SandboxView {
     /// `workspace`, `strict` or `off`.
     mode: &'static str,
-    /// The parts of the sandbox that this kernel enforces: `namespaces`, `landlock` and `limits`.
+    /// The parts of the sandbox that are active: `namespaces`, `landlock`, `limits`, and `cgroups` if control groups limit the
+    /// agent's memory and processes.
     layers: Vec<&'static str>,
     /// The version of Landlock, if it is among the layers.
     landlock_version: Option<u32>,
+    /// The most memory that the agent may use, in bytes.
+    memory_bytes: Option<u64>,
+    /// The most disk space that its files may take, in bytes.
+    disk_bytes: Option<u64>,
 }
 
 impl From<SandboxLayers> for SandboxView {
     fn from(active: SandboxLayers) -> SandboxView {
-        let SandboxLayers { mode, namespaces, landlock, limits } = active;
-        let layers =
-            [("namespaces", namespaces), ("landlock", landlock.is_some()), ("limits", limits)];
+        let SandboxLayers { mode, landlock, memory_bytes, disk_bytes, .. } = active;
+        let layers = [
+            ("namespaces", active.namespaces),
+            ("landlock", landlock.is_some()),
+            ("limits", active.limits),
+            ("cgroups", active.control_groups),
+        ];
         let layers = layers.into_iter().filter(|(_, is_active)| *is_active);
         let layers = layers.map(|(name, _)| name).collect();
-        SandboxView { mode, layers, landlock_version: landlock }
+        SandboxView { mode, layers, landlock_version: landlock, memory_bytes, disk_bytes }
     }
 }
 

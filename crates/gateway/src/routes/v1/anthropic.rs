@@ -142,26 +142,33 @@ pub(super) async fn read(
     app: &App,
     body: MessagesBody,
 ) -> Result<(Conversation, String, IgnoredFields), Problem> {
-    if body.max_tokens == Some(0) {
-        return Err(ApiError::bad_request("max_tokens: must be at least 1").into());
+    let model = body.model.clone();
+    let (mut asked, without_effect) = body.conversation()?;
+    asked.model = models::asked(gateway, model.as_deref())?;
+    asked.prompt = prompt(gateway, &app.name, &asked.messages).await?;
+    Ok((asked, model.unwrap_or_else(|| models::DEFAULT.to_owned()), without_effect))
+}
+
+impl MessagesBody {
+    /// Returns the conversation, without its attachments and its model, and the fields without effect.
+    pub(super) fn conversation(self) -> Result<(Conversation, IgnoredFields), Problem> {
+        if self.max_tokens == Some(0) {
+            return Err(ApiError::bad_request("max_tokens: must be at least 1").into());
+        }
+        if self.thread.is_some() {
+            return Err(Problem::no_threads());
+        }
+        ignored::refuse(&self.unknown, &REFUSED)?;
+        let mut without_effect = IgnoredFields::new(&self.unknown);
+        without_effect.add("max_tokens", self.max_tokens.map(Value::from).as_ref());
+        without_effect.add_within("output_config", self.output_config.as_ref(), "format");
+        without_effect.add_strict_tools(self.tools.as_deref());
+        let tools = tools::anthropic(self.tools.as_deref(), self.tool_choice.as_ref())?;
+        let form = structured::anthropic(self.output_config.as_ref(), self.output_format.as_ref())?;
+        let system = system_text(self.system.as_ref())?;
+        let messages = merged(self.messages.into_iter().map(as_user).collect());
+        Ok((conversation(messages, system, tools, form), without_effect))
     }
-    if body.thread.is_some() {
-        return Err(Problem::no_threads());
-    }
-    ignored::refuse(&body.unknown, &REFUSED)?;
-    let mut without_effect = IgnoredFields::new(&body.unknown);
-    without_effect.add("max_tokens", body.max_tokens.map(Value::from).as_ref());
-    without_effect.add_within("output_config", body.output_config.as_ref(), "format");
-    without_effect.add_strict_tools(body.tools.as_deref());
-    let tools = tools::anthropic(body.tools.as_deref(), body.tool_choice.as_ref())?;
-    let model = models::asked(gateway, body.model.as_deref())?;
-    let form = structured::anthropic(body.output_config.as_ref(), body.output_format.as_ref())?;
-    let system = system_text(body.system.as_ref())?;
-    let messages = merged(body.messages.into_iter().map(as_user).collect());
-    let prompt = prompt(gateway, &app.name, &messages).await?;
-    let asked = conversation(messages, prompt, system, model, tools, form);
-    let named = body.model.unwrap_or_else(|| models::DEFAULT.to_owned());
-    Ok((asked, named, without_effect))
 }
 
 /// Renders a complete reply.

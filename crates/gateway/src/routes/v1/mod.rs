@@ -8,6 +8,7 @@ pub(crate) mod agent_sessions;
 pub(crate) mod anthropic;
 mod attachments;
 pub(crate) mod batches;
+pub(crate) mod bodies;
 pub(crate) mod conversations;
 pub(crate) mod count_tokens;
 mod dialect;

@@ -145,13 +145,11 @@ pub(super) fn no_functions(functions: Option<&[Value]>) -> Result<(), Problem> {
     }
 }
 
-/// Returns the conversation of a request. A required call or form of the answer is asked for in the system prompt, and
-/// checked.
+/// Returns the conversation of a request, without its attachments and its model. A required call or form of the answer is
+/// asked for in the system prompt, and checked.
 pub(super) fn conversation(
     messages: Vec<Value>,
-    prompt: Option<String>,
     system: Option<String>,
-    model: Option<String>,
     tools: ToolUse,
     form: Option<AnswerForm>,
 ) -> Conversation {
@@ -165,9 +163,9 @@ pub(super) fn conversation(
     let system = (!systems.is_empty()).then(|| systems.join("\n\n"));
     Conversation {
         messages,
-        prompt,
+        prompt: None,
         system,
-        model,
+        model: None,
         tools: tools.tools,
         answer_check: form.map(|form| form.check),
         must_call: tools.is_required,

@@ -10,6 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use hob_agents::claude::TurnResult;
 use hob_domain::Timestamp;
+use hob_sessions::Conversation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -111,28 +112,9 @@ async fn answer(
     let Caller(app) = caller?;
     // Authenticate before reading the body.
     let JsonBody(body) = JsonBody::<ChatBody>::from_request(request, &gateway).await?;
-    if body.n.is_some_and(|n| n != 1) {
-        return Err(ApiError::bad_request("n: must be 1").into());
-    }
-    models::no_functions(body.functions.as_deref())?;
-    ignored::refuse(&body.unknown, &REFUSED)?;
-    let mut without_effect = IgnoredFields::new(&body.unknown);
-    without_effect.add_strict_tools(body.tools.as_deref());
-    if let Some(options) = &body.stream_options {
-        for (name, value) in &options.unknown {
-            without_effect.add(&format!("stream_options.{name}"), Some(value));
-        }
-    }
-    let tools =
-        tools::openai(body.tools.as_deref(), body.tool_choice.as_ref(), body.parallel_tool_calls)?;
-    let model = models::asked(&gateway, body.model.as_deref())?;
-    let mut systems = Vec::new();
-    let messages = anthropic_messages(&body.messages, &mut systems)?;
-    let form = structured::openai(body.response_format.as_ref())?;
-    let system = models::system(systems.join("\n\n"))?;
-    let messages = merged(messages);
-    let prompt = prompt(&gateway, &app.name, &messages).await?;
-    let asked = conversation(messages, prompt, system, model, tools, form);
+    let (mut asked, without_effect) = body.conversation()?;
+    asked.model = models::asked(&gateway, body.model.as_deref())?;
+    asked.prompt = prompt(&gateway, &app.name, &asked.messages).await?;
     let reply = Reply::to(&gateway, &app, asked).await?;
     let origin = reply.origin().as_str();
     let mut head = Head {
@@ -170,6 +152,31 @@ async fn answer(
     response.headers_mut().insert(SESSION_HEADER, HeaderValue::from_static(origin));
     without_effect.note(&mut response);
     Ok(response)
+}
+
+impl ChatBody {
+    /// Returns the conversation, without its attachments and its model, and the fields without effect.
+    pub(super) fn conversation(&self) -> Result<(Conversation, IgnoredFields), Problem> {
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(ApiError::bad_request("n: must be 1").into());
+        }
+        models::no_functions(self.functions.as_deref())?;
+        ignored::refuse(&self.unknown, &REFUSED)?;
+        let mut without_effect = IgnoredFields::new(&self.unknown);
+        without_effect.add_strict_tools(self.tools.as_deref());
+        if let Some(options) = &self.stream_options {
+            for (name, value) in &options.unknown {
+                without_effect.add(&format!("stream_options.{name}"), Some(value));
+            }
+        }
+        let (tools, choice) = (self.tools.as_deref(), self.tool_choice.as_ref());
+        let tools = tools::openai(tools, choice, self.parallel_tool_calls)?;
+        let mut systems = Vec::new();
+        let messages = anthropic_messages(&self.messages, &mut systems)?;
+        let form = structured::openai(self.response_format.as_ref())?;
+        let system = models::system(systems.join("\n\n"))?;
+        Ok((conversation(merged(messages), system, tools, form), without_effect))
+    }
 }
 
 /// Converts messages to Anthropic's shape; `system` and `developer` texts go to `systems`.
@@ -269,10 +276,9 @@ fn finish_reason(result: &TurnResult) -> &'static str {
 
 fn usage(result: &TurnResult) -> Value {
     let usage = &result.usage;
-    let input =
-        usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens;
+    let input = usage.all_input_tokens();
     json!({"prompt_tokens": input, "completion_tokens": usage.output_tokens,
-        "total_tokens": input + usage.output_tokens,
+        "total_tokens": input.saturating_add(usage.output_tokens),
         "prompt_tokens_details": {"cached_tokens": usage.cache_read_input_tokens}})
 }
 

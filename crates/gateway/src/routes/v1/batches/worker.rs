@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_domain::{App, AppFilter, Timestamp};
+use hob_sessions::SteadyClock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -89,11 +90,13 @@ impl BatchWorker {
             return Ok(Over::Left);
         }
         let mut saved = LastSave::of(&batch);
+        let mut clock = SteadyClock::new(Timestamp::now(), std::time::Instant::now());
         for request in requests.into_iter().skip(batch.state.results.len()) {
             let BatchRequest { custom_id, params } = request;
+            let now = clock.now(Timestamp::now(), std::time::Instant::now());
             let result = if batch.state.cancel_initiated_at.is_some() || cancel.is_cancelled() {
                 Some(json!({"type": "canceled"}))
-            } else if batch.expires_at() <= Timestamp::now() {
+            } else if batch.expires_at() <= now {
                 Some(json!({"type": "expired"}))
             } else if bytes > MAX_RESULT_BYTES {
                 let text = format!("the results of the batch exceed {MAX_RESULT_BYTES} bytes");
@@ -101,7 +104,7 @@ impl BatchWorker {
             } else if self.is_stopping().await {
                 None
             } else {
-                self.result(&mut batch, &mut saved, params, &cancel).await?
+                self.result(&mut batch, &mut saved, params, &cancel, now).await?
             };
             let Some(result) = result else {
                 // Another process, or this one after a restart, may go on at once.
@@ -131,8 +134,9 @@ impl BatchWorker {
         saved: &mut LastSave,
         params: Value,
         cancel: &CancellationToken,
+        now: Timestamp,
     ) -> Result<Option<Value>, ApiError> {
-        let left = batch.expires_at().duration_since(Timestamp::now());
+        let left = batch.expires_at().duration_since(now);
         let expiry = Instant::now() + Duration::try_from(left).unwrap_or_default();
         let mut made = pin!(self.message(params));
         loop {

@@ -166,40 +166,66 @@ async fn read(
     app: &App,
     request: &Value,
 ) -> Result<(ResponseBody, Vec<Value>, NamedHistory, Conversation), Problem> {
-    let wrong = |error: serde_path_to_error::Error<serde_json::Error>| {
-        ApiError::bad_request(format!("{}: {}", error.path(), error.inner()))
-    };
-    if !request.is_object() {
-        return Err(ApiError::bad_request("the body must be a JSON object").into());
-    }
-    let body: ResponseBody = serde_path_to_error::deserialize(request).map_err(wrong)?;
-    match &request["metadata"] {
-        Value::Null => {}
-        Value::Object(metadata) => checked_metadata(metadata)?,
-        _ => return Err(ApiError::bad_request("metadata: must be an object").into()),
-    }
-    refuse(&body)?;
-    let (tools, choice) = (body.tools.as_deref(), body.tool_choice.as_ref());
-    let tools = tools::responses(tools, choice, body.parallel_tool_calls)?;
-    let form = structured::responses(body.text.as_ref())?;
+    let body = ResponseBody::parse(request)?;
     let model = models::asked(gateway, body.model.as_deref())?;
-    let history = history::named(body.conversation.as_ref(), body.previous_response_id.as_deref())?;
-    let mut items = match (&body.input, history.conversation()) {
-        // The conversation may end with the prompt.
-        (None | Some(Value::Null), Some(_)) => Vec::new(),
-        (input, _) => input::items(input.as_ref())?,
-    };
+    let (mut items, history) = body.items()?;
     gateway.responses.resolve(&app.name, &mut items).await?;
     let earlier = history.items(gateway, &app.name).await?;
-    let input = input::conversation(&earlier, &items)?;
-    input::check_calls(earlier.iter().chain(&items))?;
-    let instructions = body.instructions.iter().cloned();
-    let systems: Vec<String> = instructions.chain(input.systems).collect();
-    let system = models::system(systems.join("\n\n"))?;
-    let messages = merged(input.messages);
-    let prompt = prompt(gateway, &app.name, &messages).await?;
-    let asked = conversation(messages, prompt, system, model, tools, form);
+    let mut asked = body.conversation(&earlier, &items)?;
+    asked.prompt = prompt(gateway, &app.name, &asked.messages).await?;
+    asked.model = model;
     Ok((body, items, history, asked))
+}
+
+impl ResponseBody {
+    fn parse(request: &Value) -> Result<ResponseBody, Problem> {
+        let wrong = |error: serde_path_to_error::Error<serde_json::Error>| {
+            ApiError::bad_request(format!("{}: {}", error.path(), error.inner()))
+        };
+        if !request.is_object() {
+            return Err(ApiError::bad_request("the body must be a JSON object").into());
+        }
+        let body: ResponseBody = serde_path_to_error::deserialize(request).map_err(wrong)?;
+        match &request["metadata"] {
+            Value::Null => {}
+            Value::Object(metadata) => checked_metadata(metadata)?,
+            _ => return Err(ApiError::bad_request("metadata: must be an object").into()),
+        }
+        refuse(&body)?;
+        Ok(body)
+    }
+
+    /// Returns the items of the input, and what they continue.
+    fn items(&self) -> Result<(Vec<Value>, NamedHistory), Problem> {
+        let (conversation, response) = (&self.conversation, &self.previous_response_id);
+        let history = history::named(conversation.as_ref(), response.as_deref())?;
+        let items = match (&self.input, history.conversation()) {
+            // The conversation may end with the prompt.
+            (None | Some(Value::Null), Some(_)) => Vec::new(),
+            (input, _) => input::items(input.as_ref())?,
+        };
+        Ok((items, history))
+    }
+
+    /// Returns the conversation, without its attachments and its model.
+    fn conversation(&self, earlier: &[Value], items: &[Value]) -> Result<Conversation, Problem> {
+        let (tools, choice) = (self.tools.as_deref(), self.tool_choice.as_ref());
+        let tools = tools::responses(tools, choice, self.parallel_tool_calls)?;
+        let form = structured::responses(self.text.as_ref())?;
+        let input = input::conversation(earlier, items)?;
+        input::check_calls(earlier.iter().chain(items))?;
+        let instructions = self.instructions.iter().cloned();
+        let systems: Vec<String> = instructions.chain(input.systems).collect();
+        let system = models::system(systems.join("\n\n"))?;
+        Ok(conversation(merged(input.messages), system, tools, form))
+    }
+}
+
+/// Reads a request that continues nothing, without the server's state.
+pub(in crate::routes::v1) fn read_alone(request: &Value) -> Result<Conversation, Problem> {
+    let body = ResponseBody::parse(request)?;
+    let (items, _) = body.items()?;
+    body.conversation(&[], &items)
 }
 
 /// Refuses what Hob cannot honour.

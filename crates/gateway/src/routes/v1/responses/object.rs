@@ -189,11 +189,10 @@ fn incomplete_reason(result: &TurnResult) -> Option<&'static str> {
 
 fn usage(result: &TurnResult) -> Value {
     let usage = &result.usage;
-    let input =
-        usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens;
+    let input = usage.all_input_tokens();
     json!({"input_tokens": input,
         "input_tokens_details": {"cached_tokens": usage.cache_read_input_tokens,
             "cache_write_tokens": usage.cache_creation_input_tokens},
         "output_tokens": usage.output_tokens, "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": input + usage.output_tokens})
+        "total_tokens": input.saturating_add(usage.output_tokens)})
 }

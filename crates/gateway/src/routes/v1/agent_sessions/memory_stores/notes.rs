@@ -1,6 +1,8 @@
 //! The notes in the app's memory that have the current texts of its stores.
 
-use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Tier, TurnRole};
+use hob_domain::memory::{
+    Forget, Principal, ProjectLocation, RecordId, Tier, TurnRole, TurnSource,
+};
 use hob_domain::{AppName, StoreError, Timestamp};
 use hob_memory::Note;
 
@@ -23,7 +25,8 @@ pub(super) async fn remember(
     let place = ProjectLocation { worktree: project.clone(), project };
     let (path, content) = (version.path.as_deref(), version.content.as_deref());
     let text = format!("{}\n\n{}", path.unwrap_or_default(), content.unwrap_or_default());
-    let note = Note { text, cue: None, role: TurnRole::User, tier: Tier::Semantic, place };
+    let (role, tier, source) = (TurnRole::User, Tier::Semantic, TurnSource::Mcp);
+    let note = Note { text, cue: None, role, tier, place, source };
     // A text may be stored, forgotten and stored again, so it is the version that names the note.
     let now = Timestamp::now();
     let id = gateway.engine.note_named(&principal(app), &note, &version.id, now).await?;

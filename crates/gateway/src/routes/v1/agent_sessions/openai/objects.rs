@@ -100,7 +100,7 @@ fn turn_status(state: TurnState) -> &'static str {
 
 pub(super) fn usage(usage: &TurnUsage) -> Value {
     json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
         "input_tokens_details": {"cached_tokens": usage.cached_read_tokens},
         "output_tokens_details": {"reasoning_tokens": 0}})
 }
