@@ -1,4 +1,5 @@
-//! The files of one SQLite database: the file itself, its write-ahead log and the index of the log.
+//! The files of one SQLite database: the file itself, its write-ahead log, the index of the log, and the number of the last
+//! commit.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// The endings of the files of one database.
-const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
+const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-mark"];
 
 pub fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -49,7 +50,7 @@ pub fn put_in_place(new: &Path, path: &Path, ending: &str) -> anyhow::Result<Opt
 fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
     // The write-ahead log goes first. A database without its log is outdated, and one with
     // another's log is corrupt.
-    for ending in ["-wal", "-shm", ""] {
+    for ending in ["-wal", "-shm", "-mark", ""] {
         let part = with_suffix(from, ending);
         if part.exists() {
             fs::rename(&part, with_suffix(to, ending))

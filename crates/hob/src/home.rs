@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use hob_agents::AGENT_HOME_VARIABLE;
 use hob_files::Folder;
 
 /// The most entries of an agent's folder that are looked at.
@@ -188,6 +189,10 @@ impl Home {
 
     /// Returns whether this process runs inside an agent of this home's server.
     pub fn is_inside_agent(&self) -> bool {
+        let agents_home = std::env::var_os(AGENT_HOME_VARIABLE).map(PathBuf::from);
+        if agents_home.is_some_and(|home| home == self.root) {
+            return true;
+        }
         match fs::read_to_string(self.lock()) {
             Ok(text) => text.trim().parse().is_ok_and(hob_child::tree::descends_from),
             // Only the sandbox keeps a process out of the user's own files.

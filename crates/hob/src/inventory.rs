@@ -88,6 +88,8 @@ impl Inventory<'_> {
         let (known, path) = (self.known()?, self.home.memory());
         self.check_missing(known.as_ref(), key)?;
         let Some(known) = known.filter(|_| !is_empty(&path)) else { return Ok(None) };
+        // Before the database is read: a server that is running commits meanwhile.
+        let noted = hob_store::noted_commit(&path);
         let found = hob_store::memory_mark(&path, key, self.access())?;
         match known.memory {
             Some(turns) if found.turns < turns => {
@@ -99,7 +101,7 @@ impl Inventory<'_> {
                     found.turns
                 )
             }
-            _ if found.generation < known.memory_generation => Err(older(&path)),
+            _ if is_behind(found.generation, known.memory_generation, noted) => Err(older(&path)),
             _ => Ok(Some(found.turns)),
         }
     }
@@ -126,6 +128,8 @@ impl Inventory<'_> {
 
     /// Forgets what was there: the databases are replaced, or the owner goes on without them.
     pub fn reset(&self) -> anyhow::Result<()> {
+        hob_store::forget_commits(&self.home.ledger())?;
+        hob_store::forget_commits(&self.home.memory())?;
         let path = self.path();
         hob_files::write_over(&path, &serde_json::to_vec(&Known::default())?, 0o600)
             .with_context(|| format!("cannot write {}", path.display()))
@@ -133,6 +137,7 @@ impl Inventory<'_> {
 
     /// Forgets what the ledger was, which is replaced by what could be salvaged of it.
     pub fn reset_ledger(&self) -> anyhow::Result<()> {
+        hob_store::forget_commits(&self.home.ledger())?;
         let known = self.known()?.unwrap_or_default();
         self.write(&Known { ledger_generation: 0, ..known })
     }
@@ -140,6 +145,7 @@ impl Inventory<'_> {
     /// Forgets what was in the memory, which is replaced by what could be salvaged of it. A crash may come before the new file
     /// is in place; that there was a memory stays known, so that a missing file is an error.
     pub fn reset_memory(&self) -> anyhow::Result<()> {
+        hob_store::forget_commits(&self.home.memory())?;
         let known = self.known()?.unwrap_or_default();
         self.write(&Known { memory: Some(0), memory_generation: 0, ..known })
     }
@@ -169,9 +175,13 @@ impl Inventory<'_> {
 
     fn check_generation(&self, path: &Path, key: &DataKey, known: u32) -> anyhow::Result<()> {
         // The inventory was read before: a server that is running may have begun a new generation since.
-        match known == 0 || hob_store::generation(path, key, self.access())? >= known {
-            true => Ok(()),
-            false => Err(older(path)),
+        let noted = hob_store::noted_commit(path);
+        if known == 0 && noted.is_none() {
+            return Ok(());
+        }
+        match is_behind(hob_store::generation(path, key, self.access())?, known, noted) {
+            true => Err(older(path)),
+            false => Ok(()),
         }
     }
 
@@ -188,6 +198,12 @@ impl Inventory<'_> {
             false => Access::ReadWrite,
         }
     }
+}
+
+/// Returns whether a database is behind what the inventory knows of it, or behind the commit that was noted next to it.
+fn is_behind(found: u32, known: u32, noted: Option<u32>) -> bool {
+    let known = Some(known).filter(|known| *known > 0);
+    known.into_iter().chain(noted).any(|noted| hob_store::is_behind(found, noted))
 }
 
 /// Returns whether there is no database. SQLite creates an empty file before it writes the first page.

@@ -2,14 +2,18 @@
 //! embeds all turns with the sentence model.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_domain::Timestamp;
 use hob_memory::Engine;
+use hob_sessions::SteadyClock;
 use tokio_util::sync::CancellationToken;
 
 /// The pause between two steps, for other users of the store.
 const STEP_PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause after an error.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Forgotten turns are erased at most this long after the time they can be restored.
 const MAX_ERASE_INTERVAL: Duration = Duration::from_secs(600);
@@ -33,8 +37,10 @@ async fn erase_forgotten(engine: &Engine, stopping: &CancellationToken) {
         Duration::ZERO => MAX_ERASE_INTERVAL,
         period => period.clamp(MIN_ERASE_INTERVAL, MAX_ERASE_INTERVAL),
     };
+    let mut clock = SteadyClock::new(Timestamp::now(), Instant::now());
     loop {
-        match engine.erase_forgotten(Timestamp::now()).await {
+        let now = clock.now(Timestamp::now(), Instant::now());
+        match engine.erase_forgotten(now).await {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "erased forgotten turns"),
             Err(error) => tracing::error!(%error, "failed to erase forgotten turns"),
@@ -55,7 +61,7 @@ async fn rescan(engine: Engine, stopping: CancellationToken) {
                 Ok(_) => tokio::time::sleep(STEP_PAUSE).await,
                 Err(error) => {
                     tracing::error!(%error, "failed to scan old turns for secrets");
-                    return;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
             },
             () = stopping.cancelled() => return,

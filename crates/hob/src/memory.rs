@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hob_domain::memory::{MemoryStore, Principal, Stored};
+use hob_domain::memory::{MemoryStore, Principal, Stored, TurnSource};
 use hob_domain::{DataKey, Timestamp};
 use hob_mcp::{CallerContext, Tools};
 use hob_memory::{
@@ -204,7 +204,8 @@ pub fn call_tool(
     runtime()?.block_on(async {
         let tools = open(settings, STORE_BUSY_TIMEOUT).await?;
         let location = cwd.map(|cwd| locate_project(&cwd));
-        let caller = CallerContext { principal: Principal::Owner, location };
+        let (principal, note_source) = (Principal::Owner, TurnSource::Owner);
+        let caller = CallerContext { principal, location, note_source };
         Ok(tools.call(&caller, name, arguments).await.map_err(|error| error.to_string()))
     })
 }

@@ -20,6 +20,9 @@ use super::FromPlugin;
 use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
+/// The most that is read of a hook's JSON, in bytes.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+
 /// Capture the new turns of a session (hook for UserPromptSubmit, Stop and SessionEnd)
 #[derive(ClapArgs)]
 #[command(after_help = "\
@@ -60,8 +63,13 @@ impl HookInput {
 
     /// Reads one JSON object from standard input, without waiting for end of file.
     pub fn read() -> Option<HookInput> {
-        let stdin = std::io::stdin().lock().take(64 << 20);
-        let mut values = serde_json::Deserializer::from_reader(stdin).into_iter::<HookInput>();
+        HookInput::parse(std::io::stdin().lock())
+    }
+
+    /// Reads one JSON object, and not what follows it.
+    pub fn parse(input: impl Read) -> Option<HookInput> {
+        let input = input.take(MAX_INPUT_BYTES);
+        let mut values = serde_json::Deserializer::from_reader(input).into_iter::<HookInput>();
         values.next()?.ok()
     }
 }

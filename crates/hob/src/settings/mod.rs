@@ -15,4 +15,4 @@ pub use paths::socket_path;
 pub use registry::SETTINGS;
 pub use resolve::{check_file, load, load_or_default};
 pub use resolved::Resolved;
-pub use source::{Row, Source};
+pub use source::{Row, SettingsError, Source};

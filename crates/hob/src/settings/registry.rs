@@ -72,6 +72,10 @@ settings! {
         key: "idle_shutdown_secs", default: "0", min: 0, earlier: "IAI_DAEMON_IDLE_SHUTDOWN_SECS",
         help: "Stop the server after this many seconds with no connections and no work. 0 means never.",
     }
+    watchdog: Duration {
+        key: "watchdog_secs", default: "60", min: 0,
+        help: "End the server if it has run no task for this many seconds, so that the service manager starts it again. 0 turns this off.",
+    }
     shutdown_grace: Duration {
         key: "shutdown_grace_secs", default: "10", min: 0,
         help: "After a stop signal, running turns have this many seconds to finish. Then the server ends them.",
@@ -114,7 +118,7 @@ settings! {
     }
     backup_with_key: bool {
         key: "backup.with_key", default: "true",
-        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If you set this to `false`, you must keep your own copy of `$HOB_HOME/key`: without the key, the databases in a backup cannot be read. Uploads, `config.toml` and the turns in `deferred-captures/` (captured, but not yet in the database) are not encrypted in either case.",
+        help: "Include the key in automatic backups. Anyone who has such a file can then read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. If you set this to `false`, you must keep your own copy of `$HOB_HOME/key`: without the key, a backup only tells when it was made and how many rows it has.",
     }
     cluster_lease: Duration {
         key: "cluster.lease_secs", default: "10", min: 2,
@@ -207,6 +211,14 @@ settings! {
     app_upload_bytes: u64 {
         key: "limits.app_upload_bytes", default: "4294967296", min: 0,
         help: "Maximum total size of an app's uploaded files, in bytes. A file smaller than 65536 bytes counts as 65536 bytes. Additional uploads are rejected with HTTP 507. 0 means no limit.",
+    }
+    agent_memory_percent: u64 {
+        key: "limits.agent_memory_percent", default: "75", min: 0,
+        help: "Maximum share of the machine's memory that an agent in its sandbox may use, together with everything it started, in percent. Hob ends an agent that uses more. 0 means no limit.",
+    }
+    agent_disk_bytes: u64 {
+        key: "limits.agent_disk_bytes", default: "68719476736", min: 0,
+        help: "Maximum disk space that an agent in its sandbox may use, in bytes: its workspace, unless it is a folder of yours, its temporary files, and its app's configuration of agents. Hob ends an agent that uses more. 0 means no limit.",
     }
     app_turns_per_minute: usize {
         key: "limits.app_turns_per_minute", default: "0", min: 0,

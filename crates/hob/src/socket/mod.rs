@@ -1,8 +1,10 @@
 //! The socket in the home, by which the owner's commands and agents reach the server.
 
 pub mod client;
+pub mod frame;
+mod peer_limits;
 mod protocol;
 pub mod server;
 mod tool_backends;
 
-pub use protocol::{Answer, Call, Hello, PROTOCOL};
+pub use protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};

@@ -1,13 +1,12 @@
 //! The server side of the socket.
 
-use std::collections::HashMap;
 use std::fs::{self, Permissions};
-use std::hash::Hash;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -15,38 +14,36 @@ use hob_agents::Runtime;
 use hob_agents::client_tools::{ToolExchange, ToolServers};
 use hob_child::{Children, Placed};
 use hob_domain::json_size::has_too_many_values;
-use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Stored};
+use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Stored, TurnSource};
 use hob_domain::{AppName, LedgerStore, StoreError, Timestamp};
 use hob_gateway::{Connections, Router, serve_owner};
-use hob_mcp::{CallerContext, McpServer, ToolBackend, Tools};
+use hob_mcp::{CallerContext, McpServer, Tools};
 use hob_memory::locate_project;
 use hob_sessions::session::Sessions;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWriteExt, BufReader};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::frame;
+use super::peer_limits::{LONG_MESSAGE_BYTES, MESSAGE_TIMEOUT, Peer, PeerLimits};
 use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
-use super::tool_backends::{ClientTools, PeerTools};
+use super::tool_backends::{ClientTools, PeerTools, call_tool};
 
 /// The largest frame of an agent's process. A hook inside an agent sends its turns in smaller parts.
 const AGENT_FRAME_LIMIT: usize = 8 << 20;
-/// How long the rest of a frame may take to arrive.
-const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most connections of one app's agents. Each bridge of an agent keeps one open.
-const MAX_APP_CONNECTIONS: usize = 256;
-/// A longer frame of an agent counts as a call while it arrives, so that an app cannot send many of them at once.
-const LONG_FRAME_BYTES: usize = 64 << 10;
-/// The maximum number of calls that the owner's processes run at once; further calls wait.
-const MAX_OWNER_CALLS: usize = 64;
-/// The maximum number of calls that the agents of one app run at once; further calls wait.
-const MAX_APP_CALLS: usize = 8;
 /// The maximum length of a socket's path on Linux, in bytes.
 const MAX_PATH_BYTES: usize = 107;
 /// How long the socket of a killed server may still accept connections.
 const STALE_SOCKET_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A connection with one message per line.
+type LineStream = tokio::io::Join<Box<dyn AsyncRead + Send + Unpin>, OwnedWriteHalf>;
+
+/// The service of such a connection.
+type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The parts of the server that answer calls.
 pub struct Service {
@@ -61,52 +58,7 @@ pub struct Service {
     disconnect: CancellationToken,
     /// Holds the audit log.
     ledger: Arc<dyn LedgerStore>,
-    call_permits: Permits<Principal>,
-    connection_permits: Permits<Peer>,
-}
-
-/// Permits of which every key has its own, so that the agents of one app cannot keep the owner or another app waiting.
-struct Permits<K> {
-    max: fn(&K) -> usize,
-    by_key: Mutex<HashMap<K, Arc<Semaphore>>>,
-}
-
-impl<K: Clone + Eq + Hash> Permits<K> {
-    fn new(max: fn(&K) -> usize) -> Permits<K> {
-        Permits { max, by_key: Mutex::default() }
-    }
-
-    /// Waits for a permit. Returns `None` when the server is stopping.
-    async fn acquire(&self, key: &K) -> Option<OwnedSemaphorePermit> {
-        self.of(key).acquire_owned().await.ok()
-    }
-
-    /// Returns a permit, or `None` if all are taken.
-    fn try_acquire(&self, key: &K) -> Option<OwnedSemaphorePermit> {
-        self.of(key).try_acquire_owned().ok()
-    }
-
-    fn of(&self, key: &K) -> Arc<Semaphore> {
-        let mut all = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        // An entry whose permits nobody uses or waits for is not needed.
-        all.retain(|known, permits| known == key || Arc::strong_count(permits) > 1);
-        let permits = all.entry(key.clone());
-        permits.or_insert_with(|| Arc::new(Semaphore::new((self.max)(key)))).clone()
-    }
-}
-
-fn max_calls(principal: &Principal) -> usize {
-    match principal {
-        Principal::Owner => MAX_OWNER_CALLS,
-        Principal::App(_) => MAX_APP_CALLS,
-    }
-}
-
-fn max_connections(peer: &Peer) -> usize {
-    match peer {
-        Peer::Owner => Semaphore::MAX_PERMITS,
-        Peer::AgentOf(_) => MAX_APP_CONNECTIONS,
-    }
+    limits: Arc<PeerLimits>,
 }
 
 impl Service {
@@ -128,8 +80,7 @@ impl Service {
             router,
             disconnect,
             ledger,
-            call_permits: Permits::new(max_calls),
-            connection_permits: Permits::new(max_connections),
+            limits: Arc::new(PeerLimits::new()),
         }
     }
 
@@ -140,25 +91,6 @@ impl Service {
             Placed::Elsewhere | Placed::Under(None) => Some(Peer::Owner),
             Placed::Under(Some(app)) => Some(Peer::AgentOf(app)),
             Placed::Gone => None,
-        }
-    }
-}
-
-/// The process at the other end of a connection.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Peer {
-    Owner,
-    /// A process that an agent of this app has started.
-    AgentOf(String),
-}
-
-impl Peer {
-    /// Returns whose memory the peer uses. Agents in the owner's own sessions use that of the
-    /// owner.
-    fn principal(&self) -> Principal {
-        match self {
-            Peer::AgentOf(app) if app != AppName::owner().as_str() => Principal::App(app.clone()),
-            Peer::Owner | Peer::AgentOf(_) => Principal::Owner,
         }
     }
 }
@@ -241,7 +173,7 @@ pub async fn serve(
             continue;
         }
         let Some(peer) = service.peer(&stream) else { continue };
-        let Some(permit) = service.connection_permits.try_acquire(&peer) else {
+        let Some(permit) = service.limits.connection(&peer) else {
             tracing::warn!(?peer, "closed a connection of an app that has too many");
             continue;
         };
@@ -275,15 +207,9 @@ async fn serve_frames(
 ) -> io::Result<NextProtocol> {
     let principal = peer.principal();
     loop {
-        let mut length = [0; 4];
-        match stream.read_exact(&mut length).await {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(NextProtocol::None);
-            }
-            Err(error) => return Err(error),
-        }
-        let length = u32::from_be_bytes(length) as usize;
+        let Some(length) = frame::read_length(&mut stream).await? else {
+            return Ok(NextProtocol::None);
+        };
         let limit = match peer {
             Peer::Owner => FRAME_LIMIT,
             Peer::AgentOf(_) => AGENT_FRAME_LIMIT,
@@ -293,20 +219,14 @@ async fn serve_frames(
             send(&mut stream, &Answer::Error(error)).await?;
             return Ok(NextProtocol::None);
         }
+        // It is held until the answer is on its way.
         let permit = match peer {
-            Peer::AgentOf(_) if length > LONG_FRAME_BYTES => {
-                service.call_permits.acquire(&principal).await
+            Peer::AgentOf(_) if length > LONG_MESSAGE_BYTES => {
+                Some(service.limits.long_message(peer).await?)
             }
             _ => None,
         };
-        // The buffer grows with the data: a peer cannot reserve memory by a length alone.
-        let mut body = Vec::new();
-        let mut frame = (&mut stream).take(length as u64);
-        tokio::time::timeout(FRAME_TIMEOUT, frame.read_to_end(&mut body)).await??;
-        if body.len() < length {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        drop(permit);
+        let body = frame::read_body(&mut stream, length).await?;
         if *peer != Peer::Owner && has_too_many_values(&body) {
             send(&mut stream, &Answer::Error("the call has too many values".to_owned())).await?;
             return Ok(NextProtocol::None);
@@ -315,17 +235,25 @@ async fn serve_frames(
             // A hello needs no permit: a probe must not wait for running calls.
             Ok(Call::Hello { protocol, home }) => service.greet(peer, protocol, home.as_deref()),
             Ok(Call::Mcp { cwd }) => {
+                drop(permit);
                 send(&mut stream, &Answer::Mcp).await?;
-                let caller = CallerContext { principal, location: locate(cwd).await };
-                let tools = PeerTools { tools: service.tools.clone(), caller };
-                hob_mcp::serve_stream(McpServer::new(Arc::new(tools)), stream).await;
-                return Ok(NextProtocol::None);
+                let (location, note_source) = (locate(cwd).await, TurnSource::Mcp);
+                let caller = CallerContext { principal, location, note_source };
+                let tools = service.memory_tools(peer, caller);
+                let server = McpServer::new(Arc::new(tools));
+                let serving =
+                    |stream| -> Serving { Box::pin(hob_mcp::serve_stream(server, stream)) };
+                return serve_lines(stream, service, peer, serving).await;
             }
             Ok(Call::ClientTools { key }) => match service.client_tools(peer, &key) {
                 Some(tools) => {
+                    drop(permit);
                     send(&mut stream, &Answer::Mcp).await?;
-                    hob_mcp::serve_client_tools(Arc::new(ClientTools(tools)), stream).await;
-                    return Ok(NextProtocol::None);
+                    let tools = Arc::new(ClientTools(tools));
+                    let serving = |stream| -> Serving {
+                        Box::pin(hob_mcp::serve_client_tools(tools, stream))
+                    };
+                    return serve_lines(stream, service, peer, serving).await;
                 }
                 None => Answer::Refused("no client is connected to run this tool".to_owned()),
             },
@@ -342,10 +270,41 @@ async fn serve_frames(
                     "an agent cannot do this; run the command yourself in a terminal".to_owned(),
                 )
             }
-            Ok(call) => service.answer(&principal, call).await,
+            Ok(call) => {
+                let _call_permit = service.limits.call(peer).await?;
+                service.answer(peer, &principal, call).await
+            }
             Err(error) => Answer::Error(format!("unknown call: {error}")),
         };
-        send(&mut stream, &answer).await?;
+        // A peer that does not read keeps what it asked for in memory only for a while.
+        tokio::time::timeout(MESSAGE_TIMEOUT, send(&mut stream, &answer)).await??;
+        drop(permit);
+    }
+}
+
+/// Serves a protocol that has one message per line until the peer closes the connection. The lines of agents are bounded.
+async fn serve_lines(
+    stream: UnixStream,
+    service: &Service,
+    peer: &Peer,
+    serve: impl FnOnce(LineStream) -> Serving,
+) -> io::Result<NextProtocol> {
+    let (reading, writing) = stream.into_split();
+    if *peer == Peer::Owner {
+        serve(tokio::io::join(Box::new(reading), writing)).await;
+        return Ok(NextProtocol::None);
+    }
+    let (to, passed) = tokio::io::duplex(LONG_MESSAGE_BYTES);
+    let lines = async {
+        match service.limits.pass_lines(peer, BufReader::new(reading), to).await {
+            // The agent sends no more, and may still read answers.
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
+        }
+    };
+    tokio::select! {
+        () = serve(tokio::io::join(Box::new(passed), writing)) => Ok(NextProtocol::None),
+        error = lines => Err(error),
     }
 }
 
@@ -402,10 +361,14 @@ impl Service {
         }
     }
 
-    async fn answer(&self, principal: &Principal, call: Call) -> Answer {
-        let Some(_permit) = self.call_permits.acquire(principal).await else {
-            return Answer::Error("the server is stopping".to_owned());
-        };
+    /// Returns the memory's tools for a peer.
+    fn memory_tools(&self, peer: &Peer, caller: CallerContext) -> PeerTools {
+        let (tools, limits) = (self.tools.clone(), self.limits.clone());
+        PeerTools { tools, caller, peer: peer.clone(), limits }
+    }
+
+    /// Answers a call, whose permit the caller holds.
+    async fn answer(&self, peer: &Peer, principal: &Principal, call: Call) -> Answer {
         let engine = &self.tools.engine;
         match call {
             // The session itself stores the turns of its agent; the hooks of that agent only repeat
@@ -414,15 +377,24 @@ impl Service {
                 let duplicates = batch.turns.len();
                 Answer::Captured(Stored { duplicates, ..Stored::default() })
             }
-            Call::Capture { batch } => match engine.capture(principal, batch, Vec::new()).await {
-                Ok(stored) => Answer::Captured(stored),
-                Err(error) => Answer::Error(error.to_string()),
-            },
+            Call::Capture { mut batch } => {
+                if *peer != Peer::Owner {
+                    batch.source = TurnSource::Agent;
+                }
+                match engine.capture(principal, batch, Vec::new()).await {
+                    Ok(stored) => Answer::Captured(stored),
+                    Err(error) => Answer::Error(error.to_string()),
+                }
+            }
             Call::Tool { name, arguments, cwd } => {
                 let location = locate(cwd).await;
-                let caller = CallerContext { principal: principal.clone(), location };
-                let tools = PeerTools { tools: self.tools.clone(), caller };
-                match tools.call(None, &name, arguments).await {
+                let note_source = match peer {
+                    Peer::Owner => TurnSource::Owner,
+                    Peer::AgentOf(_) => TurnSource::Mcp,
+                };
+                let principal = principal.clone();
+                let caller = CallerContext { principal, location, note_source };
+                match call_tool(&self.tools, &caller, &name, arguments).await {
                     Ok(value) => Answer::Result(value),
                     Err(reason) => Answer::Refused(reason),
                 }

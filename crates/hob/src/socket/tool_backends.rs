@@ -10,10 +10,14 @@ use hob_mcp::{
 };
 use serde_json::Value;
 
-/// The memory's tools for one peer and its project.
+use super::peer_limits::{Peer, PeerLimits};
+
+/// The memory's tools for one peer and its project, over MCP.
 pub struct PeerTools {
     pub tools: Tools,
     pub caller: CallerContext,
+    pub peer: Peer,
+    pub limits: Arc<PeerLimits>,
 }
 
 #[async_trait]
@@ -24,13 +28,26 @@ impl ToolBackend for PeerTools {
         name: &str,
         arguments: Value,
     ) -> Result<Value, String> {
-        self.tools.call(&self.caller, name, arguments).await.map_err(|error| {
-            if let ToolError::Store(error) = &error {
-                tracing::error!(%error, name, "a memory tool failed");
-            }
-            error.to_string()
-        })
+        let Some(_permits) = self.limits.mcp_call(&self.peer).await else {
+            return Err("too many calls are running; try again when one has ended".to_owned());
+        };
+        call_tool(&self.tools, &self.caller, name, arguments).await
     }
+}
+
+/// Calls a tool of the memory. The error is a text for the agent.
+pub async fn call_tool(
+    tools: &Tools,
+    caller: &CallerContext,
+    name: &str,
+    arguments: Value,
+) -> Result<Value, String> {
+    tools.call(caller, name, arguments).await.map_err(|error| {
+        if let ToolError::Store(error) = &error {
+            tracing::error!(%error, name, "a memory tool failed");
+        }
+        error.to_string()
+    })
 }
 
 /// The tools of a client, for the agent that calls them.

@@ -6,17 +6,23 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use hob_domain::DataKey;
 use hob_domain::secret::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub(super) const VERSION: u32 = 1;
+use super::sealed_stream::{SealedReader, SealedWriter};
+
+pub(super) const VERSION: u32 = 2;
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const LEDGER: &str = "hob.db";
 pub(super) const MEMORY: &str = "memory.db";
 pub(super) const KEY: &str = "key";
 /// The folder of captures that wait for the server.
 pub(super) const DEFERRED: &str = "deferred-captures";
+/// The entry with all files that are not encrypted in the home: an archive in a sealed stream. It begins with the manifest
+/// of the other entries, so that none of them can be exchanged.
+pub(super) const SEALED: &str = "files.sealed";
 /// Files and folders that are copied as they are.
 pub(super) const PLAIN: [&str; 5] =
     ["config.toml", "key.pub", "files", DEFERRED, "forget-requests"];
@@ -25,7 +31,7 @@ pub(super) const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 pub(super) type Rows = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// The first entry of a backup.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) version: u32,
     pub(super) hob: String,
@@ -42,7 +48,18 @@ pub(super) fn write_archive(
     names: &[String],
     manifest: &Manifest,
 ) -> anyhow::Result<()> {
-    let mut archive = tar::Builder::new(file.try_clone()?);
+    write_entries(file.try_clone()?, folder, names, manifest)?.sync_all()?;
+    Ok(())
+}
+
+/// Writes an archive that begins with the manifest.
+fn write_entries<W: Write>(
+    out: W,
+    folder: &Path,
+    names: &[String],
+    manifest: &Manifest,
+) -> anyhow::Result<W> {
+    let mut archive = tar::Builder::new(out);
     let manifest = serde_json::to_vec_pretty(manifest)?;
     append(&mut archive, MANIFEST, &manifest[..], manifest.len() as u64)?;
     for name in names {
@@ -50,12 +67,11 @@ pub(super) fn write_archive(
         let length = file.metadata()?.len();
         append(&mut archive, name, file.take(length), length)?;
     }
-    archive.into_inner()?.sync_all()?;
-    Ok(())
+    Ok(archive.into_inner()?)
 }
 
 fn append(
-    archive: &mut tar::Builder<File>,
+    archive: &mut tar::Builder<impl Write>,
     name: &str,
     content: impl Read,
     length: u64,
@@ -64,6 +80,40 @@ fn append(
     header.set_mode(0o600);
     header.set_size(length);
     archive.append_data(&mut header, name, content)
+}
+
+/// Writes the archive of files that are not encrypted in the home into a sealed stream, and reads it back.
+pub(super) fn write_sealed(
+    path: &Path,
+    key: &DataKey,
+    names: &[String],
+    manifest: &Manifest,
+) -> anyhow::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let file = File::options().write(true).create_new(true).open(path)?;
+    let stream = write_entries(SealedWriter::new(file, key)?, folder, names, manifest)?;
+    stream.finish()?.sync_all()?;
+    let found = read_sealed(path, key, |name, content| {
+        io::copy(content, &mut io::sink())?;
+        Ok(name.to_owned())
+    })?;
+    if found.first().is_none_or(|name| name != MANIFEST) || found[1..] != *names {
+        bail!("a file changed while it was saved; try again");
+    }
+    Ok(())
+}
+
+/// Calls `take` for every entry in a sealed stream.
+pub(super) fn read_sealed<T>(
+    path: &Path,
+    key: &DataKey,
+    take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let mut stream = SealedReader::new(File::open(path)?, key)?;
+    let results = read_entries(&mut stream, take)?;
+    // An archive ends before its stream, whose end is checked, too.
+    io::copy(&mut stream, &mut io::sink())?;
+    Ok(results)
 }
 
 /// Reads a backup and compares every entry with the manifest.
@@ -99,7 +149,18 @@ pub(super) fn read_archive<T>(
     path: &Path,
     mut take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<T>,
 ) -> anyhow::Result<Vec<T>> {
-    let mut archive = tar::Archive::new(File::open(path)?);
+    let all = read_entries(&mut File::open(path)?, |name, content| match name {
+        MANIFEST => Ok(None),
+        name => take(name, content).map(Some),
+    });
+    Ok(all?.into_iter().flatten().collect())
+}
+
+fn read_entries<T>(
+    stream: &mut dyn Read,
+    mut take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    let mut archive = tar::Archive::new(stream);
     let mut results = Vec::new();
     for entry in archive.entries()? {
         let mut entry = entry?;
@@ -108,9 +169,7 @@ pub(super) fn read_archive<T>(
             .to_str()
             .context("the backup contains a file name that is not UTF-8")?
             .to_owned();
-        if name != MANIFEST {
-            results.push(take(&name, &mut entry)?);
-        }
+        results.push(take(&name, &mut entry)?);
     }
     Ok(results)
 }
@@ -128,8 +187,12 @@ pub(super) fn read_manifest(path: &Path) -> anyhow::Result<Manifest> {
     let mut text = Vec::new();
     entry.take(MAX_MANIFEST_BYTES).read_to_end(&mut text).with_context(not_a_backup)?;
     let manifest: Manifest = serde_json::from_slice(&text).with_context(not_a_backup)?;
+    let (path, hob) = (path.display(), &manifest.hob);
     if manifest.version > VERSION {
-        bail!("{} was written by a newer hob ({}): update this hob", path.display(), manifest.hob);
+        bail!("{path} was written by a newer hob ({hob}): update this hob");
+    }
+    if manifest.version < VERSION {
+        bail!("{path} was written by an earlier hob ({hob}): restore it with that one");
     }
     Ok(manifest)
 }

@@ -12,7 +12,8 @@ use hob_store::Access;
 use serde_json::json;
 
 use super::archive::{
-    KEY, LEDGER, MEMORY, Manifest, PLAIN, Rows, VERSION, digest, verify_archive, write_archive,
+    KEY, LEDGER, MEMORY, Manifest, PLAIN, Rows, SEALED, VERSION, digest, verify_archive,
+    write_archive, write_sealed,
 };
 use super::home_mark::partial_prefix;
 use crate::commands::confirm::refuse_agents;
@@ -26,9 +27,9 @@ use crate::settings::Resolved;
 /// Save the databases, the key, the settings and uploaded files to one file; works while the server is running
 #[derive(ClapArgs)]
 #[command(after_help = "\
-The databases in the file are encrypted. Uploads, config.toml and the turns in `deferred-captures/` (captured, but not yet in the database) are not. By default the file contains \
-the key, so anyone who has the file can read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key. Hob reads the \
-file back before it reports success. Workspaces of sessions are not saved.")]
+The file is encrypted with the key of the home, except for when it was made and how many rows it has. By default the file contains the key as well, so anyone who has the file can \
+read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key or --without-key leaves it out. Hob reads the file back \
+before it reports success. Workspaces of sessions are not saved.")]
 pub struct BackupArgs {
     /// The file to create
     file: PathBuf,
@@ -143,11 +144,12 @@ fn collect(
     key_in_backup: KeyInBackup,
 ) -> anyhow::Result<(Vec<String>, Manifest)> {
     let mut rows = BTreeMap::new();
-    let mut names = Vec::new();
     // The databases come last: a capture that the server stores meanwhile is then in both, and is not stored twice.
+    let mut plain = Vec::new();
     for name in PLAIN {
-        link_files(home.root(), folder, Path::new(name), &mut names)?;
+        link_files(home.root(), folder, Path::new(name), &mut plain)?;
     }
+    let mut names = Vec::new();
     for (name, path) in [(LEDGER, home.ledger()), (MEMORY, home.memory())] {
         if path.exists() {
             let copy = folder.join(name);
@@ -170,13 +172,17 @@ fn collect(
     for name in &names {
         digests.insert(name.clone(), digest(&mut File::open(folder.join(name))?)?);
     }
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         version: VERSION,
         hob: env!("CARGO_PKG_VERSION").to_owned(),
         created_at: Timestamp::now().to_string(),
         digests,
         rows,
     };
+    let sealed = folder.join(SEALED);
+    write_sealed(&sealed, key, &plain, &manifest)?;
+    manifest.digests.insert(SEALED.to_owned(), digest(&mut File::open(&sealed)?)?);
+    names.push(SEALED.to_owned());
     Ok((names, manifest))
 }
 

@@ -7,6 +7,7 @@ mod archive;
 mod create;
 mod home_mark;
 mod restore;
+mod sealed_stream;
 
 pub use create::{BackupArgs, Existing, KeyInBackup, backup, create};
 pub use home_mark::{home_mark, partial_prefix};

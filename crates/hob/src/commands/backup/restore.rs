@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
-use hob_domain::Timestamp;
+use hob_domain::{DataKey, Timestamp};
 use hob_store::Access;
 use serde_json::json;
 
 use super::archive::{
-    DEFERRED, KEY, LEDGER, MEMORY, Manifest, PLAIN, copy_and_digest, read_archive, read_manifest,
+    DEFERRED, KEY, LEDGER, MANIFEST, MEMORY, Manifest, PLAIN, SEALED, copy_and_digest,
+    read_archive, read_manifest, read_sealed,
 };
 use crate::commands::confirm::{OwnersAct, refuse_agents};
 use crate::commands::{Context, Exit};
@@ -65,7 +66,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
     let _store_lock = home.lock_store_exclusively(std::time::Duration::from_secs(10))?;
     let folder = tempfile::Builder::new().prefix("restore-").tempdir_in(home.root())?;
     extract(&args.file, &manifest, folder.path())?;
-    verify_databases(settings, &manifest, folder.path())?;
+    open_restored(settings, &manifest, folder.path())?;
     let unfinished = home.unfinished_restore();
     hob_files::write_over(&unfinished, args.file.to_string_lossy().as_bytes(), 0o600)
         .with_context(|| format!("cannot write {}", unfinished.display()))?;
@@ -98,20 +99,10 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
 /// Writes every entry below `folder` and compares it with the manifest.
 fn extract(file: &Path, manifest: &Manifest, folder: &Path) -> anyhow::Result<()> {
     let found = read_archive(file, |name, content| {
-        let path = Path::new(name);
-        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if !manifest.digests.contains_key(name) || !path.components().all(is_plain) {
+        if !manifest.digests.contains_key(name) {
             bail!("{}: unexpected entry {name}", file.display());
         }
-        let target = folder.join(path);
-        fs::create_dir_all(target.parent().unwrap_or(folder))?;
-        let mut options = File::options();
-        options.write(true).create_new(true);
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut out = options.open(&target)?;
-        let digest = copy_and_digest(content, &mut out)?;
-        out.sync_all()?;
-        Ok((name.to_owned(), digest))
+        Ok((name.to_owned(), unpack(name, content, folder)?))
     });
     let found: BTreeMap<_, _> = found
         .with_context(|| {
@@ -133,8 +124,47 @@ fn extract(file: &Path, manifest: &Manifest, folder: &Path) -> anyhow::Result<()
     Ok(())
 }
 
-/// Opens the restored databases with their key, and counts their rows.
-fn verify_databases(settings: &Resolved, manifest: &Manifest, folder: &Path) -> anyhow::Result<()> {
+/// Writes an entry below `folder`. Returns its digest.
+fn unpack(name: &str, content: &mut dyn Read, folder: &Path) -> anyhow::Result<String> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if !Path::new(name).components().all(is_plain) {
+        bail!("unexpected entry {name}");
+    }
+    let target = folder.join(name);
+    fs::create_dir_all(target.parent().unwrap_or(folder))?;
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut out = options.open(&target)?;
+    let digest = copy_and_digest(content, &mut out)?;
+    out.sync_all()?;
+    Ok(digest)
+}
+
+/// Unpacks the files that were not encrypted in the home. What is outside of the sealed stream must be what its manifest says.
+fn open_sealed(manifest: &Manifest, key: &DataKey, folder: &Path) -> anyhow::Result<()> {
+    let sealed = folder.join(SEALED);
+    let mut expected = manifest.clone();
+    if expected.digests.remove(SEALED).is_none() {
+        bail!("the backup is damaged: {SEALED} is missing; use another backup");
+    }
+    let mut is_first = true;
+    read_sealed(&sealed, key, |name, content| {
+        if std::mem::take(&mut is_first) {
+            let found: Option<Manifest> = serde_json::from_reader(content).ok();
+            if name != MANIFEST || found.as_ref() != Some(&expected) {
+                bail!("its parts do not belong together");
+            }
+            return Ok(());
+        }
+        unpack(name, content, folder).map(drop)
+    })
+    .context("cannot open the files in the backup: it is damaged, or this is not its key")?;
+    Ok(fs::remove_file(sealed)?)
+}
+
+/// Opens the restored files and databases with their key, and counts the rows.
+fn open_restored(settings: &Resolved, manifest: &Manifest, folder: &Path) -> anyhow::Result<()> {
     let restored = Home::new(folder.to_owned());
     if !manifest.digests.contains_key(KEY) {
         if !settings.home.key().exists() {
@@ -146,6 +176,7 @@ fn verify_databases(settings: &Resolved, manifest: &Manifest, folder: &Path) -> 
         fs::copy(settings.home.key(), restored.key())?;
     }
     let key = keys::data_key(&restored, settings.passphrase.as_deref())?;
+    open_sealed(manifest, &key, folder)?;
     for (name, expected) in &manifest.rows {
         if ![LEDGER, MEMORY].contains(&name.as_str()) {
             bail!("{name} is not a Hob database");

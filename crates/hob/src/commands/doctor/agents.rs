@@ -51,6 +51,25 @@ pub fn sandbox(settings: &Resolved) -> Check {
     }
 }
 
+/// Says what limits the memory and the disk of agents.
+pub fn limits(settings: &Resolved) -> Check {
+    let values = &settings.values;
+    let memory = match values.agent_memory_percent {
+        0 => "any amount of memory".to_owned(),
+        percent => format!("{percent}% of the memory"),
+    };
+    let disk = match values.agent_disk_bytes {
+        0 => "any amount of disk space".to_owned(),
+        bytes => format!("{bytes} bytes of disk space"),
+    };
+    let has_groups = settings.home.serving_pid().is_some_and(hob_child::has_control_groups);
+    let by = match has_groups {
+        true => "control groups limit memory and processes",
+        false => "Hob measures memory, because no control groups are delegated to it",
+    };
+    check::passed("agent limits", format!("each agent may use {memory} and {disk}; {by}"))
+}
+
 /// Checks that the program of each agent is installed.
 pub fn installed(settings: &Resolved) -> Vec<Check> {
     let agents = settings.agents.iter().filter(|(_, agent)| agent.driver != Driver::Demo);

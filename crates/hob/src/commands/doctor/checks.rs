@@ -28,6 +28,7 @@ pub fn all(settings: &Resolved, depth: Depth) -> Vec<Check> {
         checks.extend(deep::checks(settings));
     }
     checks.push(agents::sandbox(settings));
+    checks.push(agents::limits(settings));
     checks.extend(agents::installed(settings));
     checks
 }

@@ -8,6 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::listeners::Listeners;
 use super::server;
+use super::watchdog::Watchdog;
 use crate::commands::{Context, Exit, key};
 use crate::logging;
 use crate::printer::errln;
@@ -77,7 +78,9 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
     key::finish_rotation(settings)?;
     let listeners = Listeners::bind(settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let watchdog = Watchdog::start(runtime.handle(), settings.values.watchdog)?;
     let outcome = runtime.block_on(server::serve(context, listeners));
+    drop(watchdog);
     runtime.shutdown_timeout(BLOCKING_DEADLINE);
     outcome.map(|()| Exit::Done)
 }

@@ -8,5 +8,6 @@ mod probe;
 mod runtime;
 mod server;
 mod signals;
+mod watchdog;
 
 pub use command::{Args, run};

@@ -20,9 +20,10 @@ use super::signals::StopSignals;
 use super::{backups, parts, runtime};
 use crate::commands::Context;
 use crate::inventory::Inventory;
+use crate::outbox::Outbox;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
-use crate::{keys, ledger, maintenance, memory, outbox};
+use crate::{keys, ledger, maintenance, memory};
 
 /// After the grace period, how long clients may take to receive the end of their turn.
 const FAREWELL_DEADLINE: Duration = Duration::from_millis(2500);
@@ -120,7 +121,8 @@ impl Server {
         tasks.spawn(sessions.clone().run_sweeper());
         let interval = self.settings.sessions.sweep_interval;
         tasks.spawn(self.completions.clone().run_sweeper(self.ledger.clone(), interval));
-        tasks.spawn(outbox::drain(self.ledger.clone(), engine.clone(), stopping.clone()));
+        let outbox = Outbox::new(self.ledger.clone(), engine.clone());
+        tasks.spawn(outbox.drain(stopping.clone()));
         let deferred = Drain::new(engine.clone(), self.tools.deferred.clone());
         tasks.spawn(deferred.run(stopping.clone()));
         if self.settings.values.store_url.is_none() {
@@ -217,7 +219,7 @@ impl Server {
         if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
             tracing::error!("shutdown deadline exceeded; some tasks are still running");
         }
-        outbox::drain_last(&*self.ledger, &self.tools.engine).await;
+        Outbox::new(self.ledger.clone(), self.tools.engine.clone()).drain_last().await;
     }
 }
 

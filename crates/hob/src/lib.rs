@@ -1,4 +1,7 @@
 //! The `hob` executable: the composition root, and the commands.
+//!
+//! It is a library, so that the fuzz targets reach the parsers of what others write: frames of the socket, hook input,
+//! `config.toml`, and settings of agents. Nothing else uses it as one.
 
 mod acp;
 mod backup_record;
@@ -33,7 +36,14 @@ mod view;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+pub use commands::capture_turn::HookInput;
+pub use hooks::hook_spec::hooks_for;
+pub use hooks::json_edit;
+pub use settings::{SettingsError, check_file};
+pub use socket::{Answer, Call, FRAME_LIMIT, frame};
+
+/// Runs the command that the process was started with.
+pub fn run() -> ExitCode {
     // The hidden subcommands come first: they must start fast and share nothing with the rest.
     match std::env::args().nth(1).as_deref() {
         Some(hob_child::shim::ARGUMENT) => hob_child::shim::run(),

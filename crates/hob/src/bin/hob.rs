@@ -1,0 +1,7 @@
+//! The `hob` executable.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hob::run()
+}
