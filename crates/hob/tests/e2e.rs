@@ -1,4 +1,4 @@
-//! Hob with the real agents, offline against the scripted model API.
+//! Hob with the real agents, offline against the scripted model API, in the strictest sandbox that the kernel allows.
 //!
 //! The agents come from `e2e/package.json`; `scripts/test` installs them. Without them this fails.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use hob_testkit::leak::processes_with;
-use hob_testkit::{HobServer, ModelApi, TestHome};
+use hob_testkit::{HobServer, ModelApi, TestHome, strictest_sandbox};
 use serde_json::{Value, json};
 
 fn real(name: &str) -> PathBuf {
@@ -39,9 +39,10 @@ impl Setup {
         let env: Vec<String> =
             env.iter().map(|(name, value)| format!("{name} = {value:?}")).collect();
         home.configure(&format!(
-            "[agents.claude]\ncommand = [{:?}, \"--dangerously-skip-permissions\"]\nenv = {{ {} }}\n",
+            "[agents.claude]\ncommand = [{:?}, \"--dangerously-skip-permissions\"]\nenv = {{ {} }}\nsandbox = {:?}\n",
             real("claude").display().to_string(),
-            env.join(", ")
+            env.join(", "),
+            strictest_sandbox(),
         ));
         let token = home.app("tests");
         let server = home.serve();

@@ -1,5 +1,5 @@
 //! Sessions with real agents that speak ACP, over HTTP alone and offline against the scripted model
-//! API: Claude Code through its adapter, and opencode.
+//! API: Claude Code through its adapter, and opencode. They run in the strictest sandbox that the kernel allows.
 //!
 //! The agents come from `e2e/package.json`; `scripts/test` installs them. Without them this fails.
 #![allow(clippy::disallowed_methods, reason = "tests start hob to look at it from outside")]
@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use hob_child::landlock_version;
 use hob_testkit::leak::{files_below, processes_with};
 use hob_testkit::model_api::without_reminders;
-use hob_testkit::{Cluster, ClusterOptions, HobServer, ModelApi, TestHome, wait_until};
+use hob_testkit::{
+    Cluster, ClusterOptions, HobServer, ModelApi, TestHome, strictest_sandbox, wait_until,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -91,7 +93,8 @@ impl Setup {
             env.iter().map(|(name, value)| format!("{name} = {}", json!(value))).collect();
         let env = env.join(", ");
         home.configure(&format!(
-            "[agents.{agent}]\ncommand = {command:?}\nenv = {{ {env} }}\n{entry}"
+            "[agents.{agent}]\ncommand = {command:?}\nenv = {{ {env} }}\nsandbox = {:?}\n{entry}",
+            strictest_sandbox()
         ));
         let token = home.app("tests");
         let server = Some(home.serve());
@@ -726,6 +729,50 @@ fn claude_in_its_terminal_serves_a_session() {
 #[test]
 fn claude_without_a_terminal_serves_a_session() {
     claude_serves_a_session("claude-stream");
+}
+
+/// Every agent works in the strict sandbox, its shell included, and stays inside.
+#[test]
+fn every_agent_works_in_the_strict_sandbox() {
+    if strictest_sandbox() != "strict" {
+        println!("skipped: this kernel does not allow the strict sandbox");
+        return;
+    }
+    let mut setups = vec![
+        (Setup::plain_claude("claude-tui"), "Bash"),
+        (Setup::plain_claude("claude-stream"), "Bash"),
+        (Setup::claude(), "Bash"),
+    ];
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        setups.push((Setup::opencode(), "bash"));
+    }
+    for (setup, shell) in setups {
+        let user = setup.home.user_home();
+        fs::create_dir_all(user.join(".ssh")).unwrap();
+        fs::write(user.join(".ssh/id_ed25519"), "the key").unwrap();
+        let session = setup.session(json!({"permissions": "allow"}));
+        let name = format!("{} {}", setup.agent, session.id);
+        assert_eq!(setup.turn(&session, "one")["text"], "echo: one", "{name}");
+        assert_eq!(setup.turn(&session, "two")["text"], "echo: two", "{name}");
+        let sandbox = setup.get(&session.at(""))["sandbox"].clone();
+        assert_eq!(sandbox["mode"], "strict", "{name}");
+        assert_eq!(sandbox["layers"], json!(["namespaces", "landlock", "limits"]), "{name}");
+        let script = "pwd > made.txt; git init -q . && git status --short > git.txt; \
+            cat ~/.ssh/id_ed25519 > key.txt; echo x > ~/outside.txt; ls /proc > processes.txt; echo over > over.txt";
+        let input = json!({"command": script, "description": "looks around"});
+        let turn = setup.turn(&session, &format!("[[tool {shell} {input}]] [[say After.]]"));
+        assert_eq!(turn["text"], "After.", "{name}");
+        assert_eq!(session.file("over.txt").as_deref(), Some("over\n"), "{name}");
+        let folder = session.file("made.txt").unwrap();
+        assert_eq!(Path::new(folder.trim()), session.cwd, "{name}");
+        assert!(session.file("git.txt").is_some_and(|text| text.contains("made.txt")), "{name}");
+        assert!(session.file("key.txt").is_none_or(|text| text.is_empty()), "{name}");
+        assert!(!user.join("outside.txt").exists(), "{name}");
+        let server = format!("{}\n", setup.server().pid());
+        assert!(!session.file("processes.txt").unwrap().contains(&server), "{name}");
+        fs::remove_dir_all(user.join(".ssh")).unwrap();
+        setup.end(&[".claude", ".claude.json", ".npm", ".cache", ".local", ".config/opencode"]);
+    }
 }
 
 /// A node dies, and nodes share only the database: on the other node Claude Code continues the conversation from a

@@ -27,6 +27,7 @@ async fn start(script: &str) -> Fixture {
         records: folder.path().join("run"),
         marker: Marker::new("terminal", "1"),
         umask: 0o022,
+        control_groups: None,
     })
     .unwrap();
     let spec = ChildSpec {

@@ -31,7 +31,7 @@ pub use leak::LeakCheck;
 pub use memory_ledger::MemoryLedger;
 pub use model_api::ModelApi;
 pub use postgres::Postgres;
-pub use programs::{program, tiny_model};
+pub use programs::{program, strictest_sandbox, tiny_model};
 pub use proxy::Proxy;
 pub use random::Random;
 pub use secret_samples::{SecretSample, parse_secret_samples};

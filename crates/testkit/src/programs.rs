@@ -25,3 +25,11 @@ pub fn program(name: &str) -> PathBuf {
 pub fn tiny_model() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/tiny-model")
 }
+
+/// Returns the strictest sandbox that this kernel allows an agent: `strict`, or `workspace`.
+pub fn strictest_sandbox() -> &'static str {
+    // Landlock 6 restricts signals and abstract sockets.
+    let has_landlock = hob_child::landlock_version().is_some_and(|version| version >= 6);
+    let has_views = hob_child::namespace_processes::is_available(&program("hob"));
+    if has_landlock && has_views { "strict" } else { "workspace" }
+}

@@ -40,6 +40,7 @@ fn nest(run: &str) -> Nest {
         records: folder.path().join("run"),
         marker: Marker::new("test", run),
         umask: 0o022,
+        control_groups: None,
     };
     Nest { children: Children::new(options).unwrap(), folder }
 }

@@ -53,6 +53,7 @@ fn place_in(parent: &Path) -> Option<Fixture> {
         records: folder.path().join("run"),
         marker: Marker::new("confinement", folder.path().file_name().unwrap().to_string_lossy()),
         umask: 0o022,
+        control_groups: None,
     })
     .unwrap();
     Some(Fixture { base, children, runtime: Runtime::new().unwrap(), _folder: folder })

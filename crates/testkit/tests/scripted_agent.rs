@@ -260,6 +260,7 @@ impl Terminal {
             records: home.join("run"),
             marker: Marker::new("faces", "1"),
             umask: 0o022,
+            control_groups: None,
         })
         .unwrap();
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -201,6 +201,7 @@ fn session_says_which_layers_of_the_sandbox_are_active() {
     let is_named = version.is_none_or(|version| text.contains(&format!("Landlock {version}")));
     assert!(is_named && has("limits"), "{sandbox} {text}");
     let id = api.create(&json!({"agent": "free"}));
-    let expected = json!({"mode": "off", "layers": [], "landlock_version": null});
+    let expected = json!({"mode": "off", "layers": [], "landlock_version": null,
+        "memory_bytes": null, "disk_bytes": null});
     assert_eq!(api.describe(&id)["sandbox"], expected);
 }

@@ -28,6 +28,7 @@ fn desk(home: &TestHome, script: &str) -> Desk {
         records: home.user_home().join("desk"),
         marker: Marker::new("desk", "1"),
         umask: 0o022,
+        control_groups: None,
     })
     .unwrap();
     let env: Vec<(OsString, OsString)> = vec![

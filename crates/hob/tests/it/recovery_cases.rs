@@ -226,6 +226,32 @@ damaged! {
     damaged_log_of_the_ledger: Ledger DamagedLog;
 }
 
+/// Changes of the last moment, which no backup and no inventory has.
+#[test]
+fn lost_changes_of_the_last_moment() {
+    for (store, file) in [(Store::Memory, "memory.db"), (Store::Ledger, "hob.db")] {
+        let home = TestHome::new();
+        let server = home.serve();
+        let path = transcript(&home, "t.jsonl", &[said("s", 0, "user", "the last words")]);
+        // A checkpoint now and then empties the log, as a start does here.
+        assert!(server.stop().success());
+        let server = home.serve();
+        match store {
+            Store::Memory => assert_eq!(capture(&home, &[], &path)["inserted"], 1),
+            Store::Ledger => drop(home.app("late")),
+        }
+        server.kill();
+        let log = home.hob_home().join(format!("{file}-wal"));
+        assert!(fs::metadata(&log).unwrap().len() > 0);
+        fs::remove_file(&log).unwrap();
+        let _ = fs::remove_file(home.hob_home().join(format!("{file}-shm")));
+        let output = home.run(&["serve", "--no-http"]);
+        fails_saying(&output, &[file, "hob restore", "accept-loss"]);
+        assert!(home.run(&["store", "accept-loss", "--yes"]).status.success());
+        assert!(home.serve().stop().success());
+    }
+}
+
 #[test]
 fn lost_key() {
     let home = FILLED.copy();

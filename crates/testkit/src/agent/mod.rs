@@ -4,9 +4,11 @@
 
 pub mod acp;
 mod effects;
+pub mod greedy_calls;
 mod mcp;
 pub mod print;
 pub mod random_program;
+pub mod random_targets;
 pub mod stream;
 pub mod terminal;
 

@@ -1,6 +1,7 @@
 //! The scripted agent as `claude -p PROMPT --output-format json`: one JSON result.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -23,6 +24,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         eprintln!("Error: Input must be provided either through stdin or as a prompt argument");
         return ExitCode::from(1);
     }
+    let session = Uuid::new_v4().to_string();
+    record(&session, &prompt);
     let steps = script::turn(&prompt, 0);
     let interrupt = Interrupt::default();
     let mut text = String::new();
@@ -52,10 +55,27 @@ pub fn run(arguments: &[String]) -> ExitCode {
         "num_turns": 1,
         "result": error.as_ref().map_or(&text, |(_, message)| message),
         "stop_reason": stop_reason,
-        "session_id": Uuid::new_v4().to_string(),
+        "session_id": session,
         "usage": {"input_tokens": 10, "output_tokens": 5},
         "permission_denials": [],
     });
     println!("{result}");
     if error.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+/// Leaves a transcript, as the real CLI does.
+fn record(session: &str, prompt: &str) {
+    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".claude")
+    });
+    let cwd = std::env::current_dir().unwrap_or_default().display().to_string();
+    let name = cwd.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let project = folder.join("projects").join(name);
+    let record = json!({"type": "user", "uuid": Uuid::new_v4().to_string(), "parentUuid": null,
+        "sessionId": session, "cwd": cwd, "timestamp": "2026-01-02T03:04:05Z",
+        "message": {"role": "user", "content": prompt}});
+    // A folder that is not writable is no reason to fail.
+    let _ = std::fs::create_dir_all(&project).and_then(|()| {
+        std::fs::write(project.join(format!("{session}.jsonl")), format!("{record}\n"))
+    });
 }

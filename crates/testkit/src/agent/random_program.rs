@@ -1,7 +1,7 @@
 //! A random program, as an agent that does what an injected text wants might run it.
 //!
 //! `hob-scripted-agent random SEED FILE` reads the targets in FILE and makes random system calls against them. It prints
-//! a line for everything that it has read and must not read. It cannot know what it has changed: its own `/tmp` may have
+//! a line, `breach: KIND: WHAT`, for everything that it has read and must not read. It cannot know what it has changed: its own `/tmp` may have
 //! files of the same names. So that is for the test to notice.
 
 use std::ffi::CString;
@@ -19,8 +19,9 @@ use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
-use serde::{Deserialize, Serialize};
 
+use super::greedy_calls::*;
+use super::random_targets::Targets;
 use crate::random::Random;
 
 /// How many system calls a program makes, forked programs included.
@@ -28,31 +29,8 @@ const STEPS: u64 = 150;
 /// How deep programs fork.
 const MAX_DEPTH: u64 = 2;
 const MAX_READ_BYTES: u64 = 1 << 20;
-/// How long a connection may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// What the program may attack.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Targets {
-    /// Files that must be neither read nor changed. Each contains a marker.
-    pub secrets: Vec<PathBuf>,
-    /// Files that may be read but not changed.
-    pub readable: Vec<PathBuf>,
-    /// Folders in which nothing may be created.
-    pub folders: Vec<PathBuf>,
-    /// Sockets that must not be connected to. They answer with a marker.
-    pub sockets: Vec<PathBuf>,
-    /// The name of an abstract socket that must not be connected to.
-    pub abstract_socket: String,
-    /// Hob's socket, by which the program may speak for its app.
-    pub hob: PathBuf,
-    /// `127.0.0.1:PORT` of Hob.
-    pub http: String,
-    /// The server's process.
-    pub server: i32,
-    /// What no program may ever read.
-    pub markers: Vec<String>,
-}
+/// The length of a frame that Hob takes from an agent, and of one that it takes only from the owner, in bytes.
+const FRAME_BYTES: [u32; 2] = [7 << 20, 60 << 20];
 
 /// Runs the program in the working folder.
 pub fn run(seed: u64, targets: &Path) -> ExitCode {
@@ -62,7 +40,10 @@ pub fn run(seed: u64, targets: &Path) -> ExitCode {
         random: Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         targets,
         depth: 0,
+        is_greedy: false,
+        connections: Vec::new(),
     };
+    program.is_greedy = program.random.below(4) == 0;
     program.steps(STEPS);
     println!("ended");
     ExitCode::SUCCESS
@@ -72,6 +53,10 @@ struct Program {
     random: Random,
     targets: Targets,
     depth: u64,
+    /// Whether it has yet to send much to Hob. Only some programs do so, once each: it takes long.
+    is_greedy: bool,
+    /// Connections to Hob that stay open until the program ends.
+    connections: Vec<UnixStream>,
 }
 
 impl Program {
@@ -82,7 +67,7 @@ impl Program {
     }
 
     fn step(&mut self) {
-        match self.random.below(22) {
+        match self.random.below(26) {
             0 | 1 => self.read_secret(),
             2 => self.write(),
             3 => self.link(),
@@ -102,6 +87,10 @@ impl Program {
             18 => self.signal(),
             19 => self.enter_namespaces(),
             20 => self.fork(),
+            21 => self.be_greedy(),
+            22 => self.call_after_the_end(),
+            23 => self.replace_transcripts(),
+            24 => self.replace_git(),
             _ => self.leave_daemon(),
         }
     }
@@ -140,11 +129,11 @@ impl Program {
     }
 
     /// Reports what must not be read.
-    fn check(&self, what: &str, bytes: &[u8]) {
+    fn check(&self, kind: &str, what: impl std::fmt::Display, bytes: &[u8]) {
         let shows =
             |marker: &String| bytes.windows(marker.len()).any(|window| window == marker.as_bytes());
         if self.targets.markers.iter().any(shows) {
-            println!("breach: {what} shows a marker");
+            println!("breach: {kind}: {what} shows a marker");
         }
     }
 
@@ -161,7 +150,7 @@ impl Program {
         let secrets = self.targets.secrets.clone();
         let target = self.pick(&secrets);
         let path = self.path_to(&target);
-        self.check(&format!("reading {}", path.display()), &self.read(&path));
+        self.check("reads a secret file", path.display(), &self.read(&path));
     }
 
     fn write(&mut self) {
@@ -184,7 +173,7 @@ impl Program {
         let name = self.own_name();
         let _ = fs::remove_file(&name);
         let _ = fs::hard_link(&target, &name);
-        self.check("a hard link", &self.read(&name));
+        self.check("links a secret file", name.display(), &self.read(&name));
     }
 
     fn rename(&mut self) {
@@ -199,7 +188,7 @@ impl Program {
             1 if path.is_absolute() => drop(fs::rename(&path, &own)),
             _ => exchange(&own, &target),
         }
-        self.check("a renamed file", &self.read(&own));
+        self.check("renames a secret file", own.display(), &self.read(&own));
     }
 
     fn remove(&mut self) {
@@ -230,14 +219,19 @@ impl Program {
         let _ = file.and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH));
     }
 
-    /// A name that Hob may read as a pipe, a huge file, or a folder.
+    /// A name that Hob may read as a pipe, a huge file, a link or a folder.
     fn make_pipe(&mut self) {
         let name = self.own_name();
-        let _ = fs::remove_file(&name);
-        match self.random.below(3) {
-            0 => drop(nix::unistd::mkfifo(&name, nix::sys::stat::Mode::S_IRWXU)),
-            1 => drop(File::create(&name).and_then(|file| file.set_len(1 << 34))),
-            _ => drop(fs::create_dir(&name)),
+        self.replace(&name);
+    }
+
+    fn replace(&mut self, name: &Path) {
+        let _ = fs::remove_file(name).or_else(|_| fs::remove_dir(name));
+        match self.random.below(4) {
+            0 => drop(nix::unistd::mkfifo(name, nix::sys::stat::Mode::S_IRWXU)),
+            1 => drop(File::create(name).and_then(|file| file.set_len(1 << 34))),
+            2 => drop(symlink("/dev/zero", name)),
+            _ => drop(fs::create_dir(name)),
         }
     }
 
@@ -258,7 +252,8 @@ impl Program {
         let target = self.pick(&sockets);
         let path = self.path_to(&target);
         if let Ok(stream) = UnixStream::connect(&path) {
-            self.check(&format!("the socket {}", path.display()), &answer_of(stream, b"hello\n"));
+            let answer = answer_of(&stream, b"hello\n");
+            self.check("uses a socket of the owner", path.display(), &answer);
         }
     }
 
@@ -266,18 +261,18 @@ impl Program {
         let address =
             SocketAddr::from_abstract_name(&self.targets.abstract_socket).expect("an address");
         if let Ok(stream) = UnixStream::connect_addr(&address) {
-            self.check("the abstract socket", &answer_of(stream, b"hello\n"));
+            let answer = answer_of(&stream, b"hello\n");
+            self.check("uses an abstract socket of the owner", "it", &answer);
         }
     }
 
     /// Speaks to Hob as its own app: the owner's calls are refused, and broken frames harm nobody.
     fn call_hob(&mut self) {
         let hob = self.targets.hob.clone();
-        let Ok(mut stream) = UnixStream::connect(hob) else { return };
-        let frame = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+        let Ok(stream) = UnixStream::connect(hob) else { return };
         let recall = r#"{"call":"tool","name":"memory_recall","cwd":"/","arguments":{"cue":"marker","project":"*"}}"#;
         let sent = match self.random.below(6) {
-            0 => frame(r#"{"call":"http"}"#),
+            0 => return self.check_owner(&stream),
             1 => frame(recall),
             2 => vec![0xff; 4],
             3 => frame(&"[".repeat(20_000)),
@@ -289,15 +284,54 @@ impl Program {
                 ))
             }
         };
-        let is_http = sent.ends_with(b"{\"call\":\"http\"}");
-        if is_http && stream.write_all(&sent).is_ok() {
-            let answer = answer_of(stream, b"GET /admin/apps HTTP/1.1\r\nhost: localhost\r\n\r\n");
-            if answer.windows(9).any(|window| window == b" 200 OK\r\n") {
-                println!("breach: the program speaks as the owner");
-            }
+        self.check("reads the owner's memory", "Hob's socket", &answer_of(&stream, &sent));
+    }
+
+    fn check_owner(&self, stream: &UnixStream) {
+        if speaks_as_the_owner(stream) {
+            println!("breach: speaks as the owner: /admin/apps was answered");
+        }
+    }
+
+    /// Takes as much of Hob's memory, or as many of its calls, as it can get.
+    fn be_greedy(&mut self) {
+        if !std::mem::take(&mut self.is_greedy) {
             return;
         }
-        self.check("Hob's socket", &answer_of(stream, &sent));
+        let hob = self.targets.hob.clone();
+        let length = self.pick(&FRAME_BYTES);
+        let taken = match self.random.below(3) {
+            0 => unfinished_frames(&hob, 10, length),
+            1 => endless_lines(&hob, 4, length as usize),
+            _ => {
+                self.replace_git();
+                calls_from(&hob, &std::env::current_dir().unwrap_or_default(), 80)
+            }
+        };
+        self.connections.extend(taken);
+    }
+
+    fn call_after_the_end(&mut self) {
+        if let Some(stream) = connection_of_an_ended_process(&self.targets.hob) {
+            self.check_owner(&stream);
+        }
+    }
+
+    /// Puts something else in place of the transcripts that Hob reads.
+    fn replace_transcripts(&mut self) {
+        let folder = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+        let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let projects = folder.unwrap_or(home.join(".claude")).join("projects");
+        let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = below(&projects).flat_map(|project| below(&project.path()));
+        for file in files.collect::<Vec<_>>() {
+            self.replace(&file.path());
+        }
+    }
+
+    /// Puts something else in place of the pointer that Hob reads of every working folder.
+    fn replace_git(&mut self) {
+        self.replace(Path::new(".git"));
     }
 
     fn call_http(&mut self) {
@@ -309,15 +343,16 @@ impl Program {
             write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         let mut answer = Vec::new();
         let _ = stream.take(MAX_READ_BYTES).read_to_end(&mut answer);
-        self.check(path, &answer);
+        self.check("reads over HTTP", path, &answer);
         if path != "/metrics" && answer.starts_with(b"HTTP/1.1 200") {
-            println!("breach: {path} was answered without a token");
+            println!("breach: HTTP without a token: {path} was answered");
         }
     }
 
     fn open_terminal(&mut self) {
         let number = self.random.below(12);
         let path = self.pick(&[
+            self.targets.terminal.display().to_string(),
             format!("/dev/pts/{number}"),
             "/dev/ptmx".into(),
             "/dev/tty".into(),
@@ -328,7 +363,7 @@ impl Program {
         if let Ok(mut terminal) = options.open(&path) {
             let mut bytes = [0; 4096];
             let count = terminal.read(&mut bytes).unwrap_or_default();
-            self.check(&path, &bytes[..count]);
+            self.check("reads a terminal", &path, &bytes[..count]);
         }
     }
 
@@ -336,7 +371,7 @@ impl Program {
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             for file in ["cmdline", "environ", "maps"] {
                 let path = process.path().join(file);
-                self.check(&format!("{}", path.display()), &self.read(&path));
+                self.check("reads other processes", path.display(), &self.read(&path));
             }
         }
     }
@@ -353,7 +388,7 @@ impl Program {
             "cwd/config.toml",
         ]);
         let path = PathBuf::from(format!("/proc/{}/{file}", self.targets.server));
-        self.check(&format!("{}", path.display()), &self.read(&path));
+        self.check("reads the server's process", path.display(), &self.read(&path));
     }
 
     /// Ends the server, if the kernel lets it. Inside of a namespace the number may belong to nobody.
@@ -364,7 +399,7 @@ impl Program {
             .read_link()
             .is_ok_and(|exe| exe.ends_with("hob"))
         {
-            println!("breach: the server's process can be seen");
+            println!("breach: sees the server's process: {server}");
             let _ = nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGKILL);
         }
     }
@@ -391,7 +426,11 @@ impl Program {
             let _ = fs::create_dir("mounted");
             let _ = mount(Some(&folder), "mounted", none, MsFlags::MS_BIND | MsFlags::MS_REC, none);
             let name = target.file_name().unwrap_or_default();
-            program.check("a mount", &program.read(&Path::new("mounted").join(name)));
+            program.check(
+                "mounts a secret folder",
+                folder.display(),
+                &program.read(&Path::new("mounted").join(name)),
+            );
             let _ = mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none);
             program.steps(10);
         });
@@ -456,15 +495,4 @@ fn exchange(one: &Path, other: &Path) {
     let (here, flag) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
     // SAFETY: both names are strings that live until the call returns.
     unsafe { libc::renameat2(here, one.as_ptr(), here, other.as_ptr(), flag) };
-}
-
-/// Sends something and returns what is answered at once.
-fn answer_of(mut stream: UnixStream, sent: &[u8]) -> Vec<u8> {
-    let _ = stream.set_read_timeout(Some(ANSWER_TIMEOUT));
-    let _ = stream.set_write_timeout(Some(ANSWER_TIMEOUT));
-    let _ = stream.write_all(sent);
-    let mut answer = vec![0; 64 << 10];
-    let count = stream.read(&mut answer).unwrap_or_default();
-    answer.truncate(count);
-    answer
 }

@@ -52,7 +52,7 @@ fn is_ours(package: &Value) -> bool {
 fn crates_depend_only_on_the_layers_below() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("hob-domain", &[][..]),
-        ("hob-child", &[]),
+        ("hob-child", &["hob-files"]),
         ("hob-files", &[]),
         ("hob-index", &[]),
         ("hob-sqlcipher", &[]),
@@ -68,6 +68,20 @@ fn crates_depend_only_on_the_layers_below() {
             &["hob-agents", "hob-domain", "hob-mcp", "hob-memory", "hob-sessions", "hob-terminal"],
         ),
         ("hob-testkit", &["hob-child", "hob-domain"]),
+        (
+            "hob-fuzz",
+            &[
+                "hob",
+                "hob-agents",
+                "hob-domain",
+                "hob-gateway",
+                "hob-mcp",
+                "hob-memory",
+                "hob-sessions",
+                "hob-terminal",
+                "hob-transcript",
+            ],
+        ),
         (
             "hob",
             &[
@@ -132,6 +146,7 @@ fn libraries_are_used_by_their_owners_only() {
                 "hob-sessions",
                 "hob-gateway",
                 "hob",
+                "hob-fuzz",
                 "hob-testkit",
             ],
         ),

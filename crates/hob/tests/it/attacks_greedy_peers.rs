@@ -1,0 +1,131 @@
+//! Peers that send without an end, guess without an end, or start many requests: agents on the owner's socket, and
+//! strangers over HTTP.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::*;
+use crate::attacks::{answers_until, assert_small};
+use crate::memory_setup::{capture, said, transcript};
+
+/// Opens connections, announces a frame on each, sends all of it but the last bytes, and waits for the file `end`.
+const UNFINISHED_FRAMES: &str = r#"
+import os, socket, struct, sys, time
+path, count, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+part, kept = b'x' * 500000, []
+for number in range(count):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(0.02)
+    kept.append(connection)
+    try:
+        connection.connect(path)
+        connection.sendall(struct.pack('>I', length))
+        for begin in range(0, length - len(part), len(part)):
+            connection.sendall(part)
+    except OSError:
+        pass
+open('sent', 'w').close()
+while not os.path.exists('end'):
+    time.sleep(0.01)
+"#;
+
+/// Frames of agents that never ended stayed in memory, as many and as long as an agent liked.
+#[test]
+fn unfinished_frames_of_agents_do_not_fill_memory() {
+    let api = api("");
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", "the owners lantern")]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    let socket = api.home.hob_home().join("hob.sock").display().to_string();
+    // Frames that only the owner may send, and shorter ones.
+    for (count, length) in [(20, 60_000_000), (120, 7_000_000)] {
+        let id = api.session();
+        fs::write(api.workspace(&id).join("frames.py"), UNFINISHED_FRAMES).unwrap();
+        let send = format!(
+            "setsid python3 frames.py {socket} {count} {length} > /dev/null 2>&1 & until [ -e sent ]; do sleep 0.05; done; echo sent"
+        );
+        assert_eq!(api.shell(&id, &send), "sent");
+        assert_small(&api.server);
+        let owner = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
+        assert!(String::from_utf8_lossy(&owner.stdout).contains("the owners lantern"), "{owner:?}");
+        fs::write(api.workspace(&id).join("end"), "").unwrap();
+        assert_eq!(api.close(&id).status, 200);
+    }
+}
+
+/// Bodies of strangers were read whole before anybody asked who they are.
+#[test]
+fn unfinished_bodies_of_strangers_do_not_fill_memory() {
+    let api = api("");
+    let part = vec![b'x'; 7_900_000];
+    let mut kept = Vec::new();
+    let wrong = "authorization: Bearer hob_wrong\r\n";
+    for (path, token, count) in [
+        ("/admin/login", "", 80),
+        ("/sessions", "", 20),
+        ("/sessions", wrong, 20),
+        ("/run", wrong, 20),
+        ("/files", wrong, 20),
+        ("/v1/messages", wrong, 20),
+        ("/mcp", wrong, 20),
+    ] {
+        let kind = match path {
+            "/files" => "multipart/form-data; boundary=edge",
+            _ => "application/json",
+        };
+        for _ in 0..count {
+            let mut stream = TcpStream::connect(api.server.address()).unwrap();
+            stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            // What the server refuses early cannot be sent.
+            let _ = write!(
+                stream,
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\n{token}content-type: {kind}\r\n\
+                 content-length: 8000000\r\n\r\n"
+            );
+            let _ = stream.write_all(&part);
+            kept.push(stream);
+        }
+        assert_small(&api.server);
+    }
+    assert_eq!(api.ask(&api.session(), "[[say hello]]"), "hello");
+    let token = fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    let sign_in = api.server.post("/admin/login", None, &json!({"token": token.trim()}));
+    assert_eq!(sign_in.status, 200, "{}", sign_in.text);
+    drop(kept);
+}
+
+/// Wrong tokens of requests with admin rights could be tried without a limit.
+#[test]
+fn wrong_bearer_tokens_are_limited() {
+    let api = api("");
+    let ask = |token: &str| api.server.get("/admin/apps", Some(token)).status;
+    let wrong: Vec<u16> = (0..500).map(|number| ask(&format!("hob_wrong{number}"))).collect();
+    assert!(wrong.starts_with(&[401]), "{wrong:?}");
+    assert!(wrong.ends_with(&[429]), "{wrong:?}");
+    let token = fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    assert_eq!(ask(token.trim()), 200, "the right one is always accepted");
+    assert_eq!(api.get("/sessions").status, 200, "and so are those of apps");
+}
+
+/// Lines of MCP that never ended.
+#[test]
+fn endless_lines_of_mcp_do_not_fill_memory() {
+    let api = api("");
+    let socket = api.home.hob_home().join("hob.sock").display().to_string();
+    let id = api.session();
+    let script = UNFINISHED_FRAMES.replace(
+        "connection.sendall(struct.pack('>I', length))",
+        "call = b'{\"call\":\"mcp\",\"cwd\":null}'; connection.sendall(struct.pack('>I', len(call)) + call); \
+         connection.settimeout(1); connection.recv(100)",
+    );
+    fs::write(api.workspace(&id).join("lines.py"), script).unwrap();
+    let send = format!(
+        "setsid python3 lines.py {socket} 10 100000000 > /dev/null 2>&1 & until [ -e sent ]; do sleep 0.05; done; echo sent"
+    );
+    assert_eq!(api.shell(&id, &send), "sent");
+    answers_until(&api, || true);
+    fs::write(api.workspace(&id).join("end"), "").unwrap();
+}
