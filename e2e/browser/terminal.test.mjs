@@ -95,6 +95,8 @@ test('a terminal comes back after a restart', { timeout: 90_000 }, () =>
     await page.getByText('Hob is away. Reconnecting…').waitFor({ state: 'detached', timeout: 15_000 });
     await hob.ask(id, 'after');
     await hob.idle(id);
+    const { turns } = await hob.call('GET', `/admin/sessions/${id}/turns`);
+    assert.deepEqual(turns.map((turn) => turn.state), ['finished', 'finished'], JSON.stringify(turns));
     await page.evaluate((where) => { location.hash = where; }, `/sessions/${id}`);
     await page.getByRole('log').getByText('echo: after').waitFor();
     await page.getByRole('tab', { name: 'Terminal' }).click();
