@@ -14,6 +14,7 @@ pub mod app_permits;
 pub mod claude;
 pub mod client_tools;
 pub mod driver;
+mod git_settings;
 pub mod json_lines;
 mod live_limit;
 pub mod mcp_servers;

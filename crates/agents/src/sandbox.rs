@@ -6,9 +6,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hob_child::{ChildSpec, Confinement, DiskLimit, Streams, TreeLimits, cleaned_environment};
+use hob_child::{
+    ChildSpec, Confinement, DiskLimit, Owner, Streams, TreeLimits, cleaned_environment,
+};
 use hob_domain::{AgentSpec, AppName, Sandbox};
 
+use crate::git_settings;
 use crate::owner_copy::copy_from_owner;
 
 /// The variable that tells a command inside of an agent which home the agent belongs to. The sandbox hides the home itself.
@@ -135,7 +138,7 @@ impl SandboxConfig {
             env,
             cwd: cwd.to_owned(),
             streams,
-            owner: Some(app.as_str().to_owned()),
+            owner: Some(Owner { app: app.as_str().to_owned(), git_hosts: agent.git_hosts.clone() }),
             confinement,
         })
     }
@@ -227,7 +230,15 @@ impl SandboxConfig {
             // A link of the owner's is followed here, where no agent has a say in it.
             writable.push(real(path));
         }
+        git_settings::add(env, &self.socket, &agent.git_hosts)?;
         let readable: Vec<PathBuf> = agent.readable.iter().map(expand).collect();
+        // A variable of the user's that is not set names no socket.
+        let named_socket = |path: &String| match path.strip_prefix('$') {
+            Some(variable) => value(&self.environment, variable),
+            None => Some(expand(path)),
+        };
+        let mut sockets = vec![self.socket.clone()];
+        sockets.extend(agent.sockets.iter().filter_map(named_socket));
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
         let opened: Vec<PathBuf> =
             readable.iter().chain(&writable).map(|path| real(path)).collect();
@@ -249,11 +260,12 @@ impl SandboxConfig {
             hidden,
             writable,
             readable: vec![files],
-            sockets: vec![self.socket.clone()],
+            sockets,
             visible,
             temporary,
             view_required: self.has_view,
             strict: agent.sandbox == Sandbox::Strict,
+            ports: agent.ports.clone(),
         })
     }
 

@@ -27,7 +27,7 @@ use crate::peer::Peer;
 use crate::record::RunRecord;
 use crate::shim;
 use crate::shim_link::ShimLink;
-use crate::spec::{ChildSpec, Streams};
+use crate::spec::{ChildSpec, Owner, Streams};
 use crate::streams::open_streams;
 use crate::sweep::{self, RUN_MARKER};
 use crate::wire::{Launch, ShimCommand, ShimEvent, has_nul};
@@ -87,7 +87,7 @@ pub struct Children {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
     /// The process descends from a child with this owner.
-    Under(Option<String>),
+    Under(Option<Owner>),
     /// The process does not descend from a child.
     Elsewhere,
     /// The process has ended, so its ancestry is unknown.
@@ -95,7 +95,7 @@ pub enum Placed {
 }
 
 /// The running shims with the owners of their children.
-type Owners = Arc<Mutex<HashMap<i32, Option<String>>>>;
+type Owners = Arc<Mutex<HashMap<i32, Option<Owner>>>>;
 
 #[derive(Debug)]
 struct ChildrenState {
@@ -438,7 +438,7 @@ struct OwnerEntry {
 }
 
 impl OwnerEntry {
-    fn new(owners: Owners, shim: i32, owner: Option<String>) -> OwnerEntry {
+    fn new(owners: Owners, shim: i32, owner: Option<Owner>) -> OwnerEntry {
         owners.lock().unwrap_or_else(PoisonError::into_inner).insert(shim, owner);
         OwnerEntry { owners, shim }
     }

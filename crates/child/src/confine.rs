@@ -10,8 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Errno, PathBeneath, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Errno, NetPort,
+    PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+    make_bitflags,
 };
 use nix::libc;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -32,6 +33,8 @@ const DROPPED_CAPABILITIES: CapabilitySet = CapabilitySet::PERFMON.union(Capabil
 /// The oldest Landlock version that a strict confinement accepts. Older ones do not restrict signals and abstract
 /// sockets.
 pub const STRICT_LANDLOCK_VERSION: u32 = 6;
+/// The oldest Landlock version that restricts TCP ports.
+const PORTS_LANDLOCK_VERSION: u32 = 4;
 
 /// The confinement of a child. It can read and execute everything that the user can, except `hidden`. It
 /// can change only `writable` and existing devices, and signal no process outside its own tree.
@@ -56,6 +59,8 @@ pub struct Confinement {
     pub view_required: bool,
     /// Whether the child must also not start with less than [`STRICT_LANDLOCK_VERSION`].
     pub strict: bool,
+    /// The TCP ports that the child may connect to; all of them if `None`.
+    pub ports: Option<Vec<u16>>,
     /// What the child and everything that it started may use. The shim does not need to know.
     pub limits: TreeLimits,
 }
@@ -117,6 +122,15 @@ pub fn landlock_version() -> Option<u32> {
     u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
+/// Returns whether the kernel has Landlock. Fails if `ports` are given and it cannot restrict them.
+fn is_restricted(ports: Option<&[u16]>) -> io::Result<bool> {
+    let version = landlock_version();
+    if ports.is_some() && version.unwrap_or_default() < PORTS_LANDLOCK_VERSION {
+        return Err(io::Error::from_raw_os_error(libc::EPROTONOSUPPORT));
+    }
+    Ok(version.is_some())
+}
+
 /// Returns whether a child that may change `writable` could reach `hidden` through it: whether `hidden` is
 /// that path or lies below it, under any name that links or mounts give it.
 pub fn opens(writable: &Path, hidden: &Path) -> bool {
@@ -137,11 +151,12 @@ impl Rules {
     /// Builds the rules of a child that sees the whole machine. Returns `None` if the kernel has no Landlock;
     /// a child then runs unconfined.
     pub fn new(confinement: &Confinement) -> io::Result<Option<Rules>> {
-        if landlock_version().is_none() {
+        let ports = confinement.ports.as_deref();
+        if !is_restricted(ports)? {
             return Ok(None);
         }
         let granted = confinement.granted()?;
-        let mut rules = Rules::empty(DROPPED_CAPABILITIES)?;
+        let mut rules = Rules::empty(DROPPED_CAPABILITIES, ports)?;
         rules.allow_around(&HiddenPaths::new(&granted.closed), Path::new("/"))?;
         let own = [granted.temporary.clone(), "/dev/shm".into()];
         rules
@@ -151,12 +166,13 @@ impl Rules {
     }
 
     /// Builds the rules of a child that has a view of its own, which shows nothing hidden.
-    pub fn in_view(granted: &GrantedPaths) -> io::Result<Option<Rules>> {
-        if landlock_version().is_none() {
+    pub fn in_view(confinement: &Confinement, granted: &GrantedPaths) -> io::Result<Option<Rules>> {
+        let ports = confinement.ports.as_deref();
+        if !is_restricted(ports)? {
             return Ok(None);
         }
         // With capabilities of its namespace, a child of root could take the view apart.
-        let mut rules = Rules::empty(CapabilitySet::all())?;
+        let mut rules = Rules::empty(CapabilitySet::all(), ports)?;
         // The view covers what is hidden now. A store of credentials that the owner creates or replaces later has no rule.
         rules.allow_around(&HiddenPaths::new(&granted.closed), Path::new("/"))?;
         // Folders can be listed everywhere: what is hidden now is covered.
@@ -168,13 +184,23 @@ impl Rules {
         Ok(Some(rules))
     }
 
-    fn empty(dropped: CapabilitySet) -> io::Result<Rules> {
-        let ruleset = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(RESTRICTED_ABI))
-            .and_then(|ruleset| ruleset.scope(Scope::from_all(RESTRICTED_ABI)))
-            .and_then(Ruleset::create);
-        Ok(Rules { ruleset: ruleset.map_err(system)?, dropped })
+    /// Builds rules that allow no file, and TCP connections to `ports` only.
+    fn empty(dropped: CapabilitySet, ports: Option<&[u16]>) -> io::Result<Rules> {
+        let create = || -> Result<RulesetCreated, RulesetError> {
+            let mut ruleset = Ruleset::default()
+                .set_compatibility(CompatLevel::BestEffort)
+                .handle_access(AccessFs::from_all(RESTRICTED_ABI))?
+                .scope(Scope::from_all(RESTRICTED_ABI))?;
+            if ports.is_some() {
+                ruleset = ruleset.handle_access(AccessNet::ConnectTcp)?;
+            }
+            let mut created = ruleset.create()?;
+            for port in ports.into_iter().flatten() {
+                created = created.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+            }
+            Ok(created)
+        };
+        Ok(Rules { ruleset: create().map_err(system)?, dropped })
     }
 
     /// Confines the calling thread, and everything that it starts, for good. It makes system calls only, so

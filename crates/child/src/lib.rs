@@ -48,4 +48,4 @@ pub use limits::{DiskLimit, Limit, TreeLimits, machine_memory};
 pub use program::own_program;
 pub use pty::{Size, size_of};
 pub use ring::Ring;
-pub use spec::{ChildSpec, Stdin, Streams};
+pub use spec::{ChildSpec, Owner, Stdin, Streams};

@@ -83,7 +83,8 @@ fn run_to_the_end() -> io::Result<()> {
         match namespace_processes::run(confinement, &signals, &control, &mut streams) {
             Ok(Role::Guard) => return Ok(()),
             Ok(Role::Init(report, granted)) => {
-                let rules = Rules::in_view(&granted).and_then(|rules| strictly(confinement, rules));
+                let rules = Rules::in_view(confinement, &granted)
+                    .and_then(|rules| strictly(confinement, rules));
                 return keep(&launch, streams, rules, control, &signals, |agent| {
                     report.started(agent)
                 });

@@ -14,10 +14,18 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
     pub streams: Streams,
-    /// The owner of the child, in the caller's terms; see [`crate::Children::placed`].
-    pub owner: Option<String>,
+    /// For whom the child works; see [`crate::Children::placed`].
+    pub owner: Option<Owner>,
     /// The confinement; `None` for a child that may do whatever the user may.
     pub confinement: Option<Confinement>,
+}
+
+/// For whom a child works, in the caller's terms.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Owner {
+    pub app: String,
+    /// The hosts whose Git credentials the child may ask for.
+    pub git_hosts: Vec<String>,
 }
 
 /// How the child's three streams are connected.

@@ -55,6 +55,10 @@ impl Launch {
         put(lists.len().to_string().as_bytes());
         if let Some(confinement) = &self.confinement {
             put(&[u8::from(confinement.view_required), u8::from(confinement.strict)]);
+            // An empty list of ports allows none.
+            put(&[u8::from(confinement.ports.is_some())]);
+            let ports = confinement.ports.iter().flatten().flat_map(|port| port.to_be_bytes());
+            put(&ports.collect::<Vec<u8>>());
         }
         for list in lists {
             put(list.len().to_string().as_bytes());
@@ -99,7 +103,12 @@ impl Launch {
             0 => None,
             _ => {
                 let &[view_required, strict] = fields.next()? else { return None };
+                let are_ports_given = fields.next()? == [1];
+                let ports = fields.next()?.chunks(2).map(|port| port.try_into().ok());
+                let ports: Option<Vec<u16>> =
+                    ports.map(|port| port.map(u16::from_be_bytes)).collect();
                 Some(Confinement {
+                    ports: ports.filter(|_| are_ports_given),
                     view_required: view_required == 1,
                     strict: strict == 1,
                     hidden: paths(&mut fields)?,
@@ -215,9 +224,11 @@ mod tests {
     fn confinement() -> impl Strategy<Value = Option<Confinement>> {
         let path = || os().prop_map(PathBuf::from);
         let paths = || prop::collection::vec(path(), 0..6);
-        let some = (path(), paths(), paths(), any::<bool>()).prop_map(
-            |(temporary, hidden, writable, strict)| Confinement {
+        let ports = prop::option::of(prop::collection::vec(any::<u16>(), 0..4));
+        let some = (path(), paths(), paths(), any::<bool>(), ports).prop_map(
+            |(temporary, hidden, writable, strict, ports)| Confinement {
                 strict,
+                ports,
                 view_required: !strict,
                 readable: writable.clone(),
                 hidden,

@@ -104,6 +104,12 @@ pub struct AgentSpec {
     pub copy: BTreeMap<String, String>,
     /// Stores of credentials that the sandbox lets the agent read.
     pub readable: Vec<String>,
+    /// Sockets of the user that the sandbox lets the agent connect to: paths, or `$NAME` for the path in a variable.
+    pub sockets: Vec<String>,
+    /// The TCP ports that the sandbox lets the agent connect to; all of them if `None`.
+    pub ports: Option<Vec<u16>>,
+    /// The hosts for which Git in the sandbox gets the user's credential.
+    pub git_hosts: Vec<String>,
     /// Instructions for the user if the command is not installed.
     pub install: String,
 }

@@ -61,6 +61,8 @@ enum Command {
     CaptureTranscript(commands::capture_transcript::Args),
     CaptureTurn(commands::capture_turn::Args),
     SessionStart(commands::session_start::Args),
+    #[command(hide = true)]
+    GitCredential(commands::git_credential::Args),
     App(commands::app::Args),
     Claude(commands::claude::Args),
     Key(commands::key::Args),
@@ -92,6 +94,7 @@ pub fn run() -> ExitCode {
         Command::Man(args) => commands::man::run(&args, whole()),
         Command::Claude(args) => commands::claude::run(&args),
         Command::Hooks(args) => commands::hooks::run(&args),
+        Command::GitCredential(args) => commands::git_credential::run(&args),
         Command::Mcp(args) => return commands::mcp::run(&args),
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),

@@ -56,7 +56,7 @@ fn shell(nest: &Nest, script: &str, streams: Streams) -> ChildSpec {
         env: vec![("PATH".into(), path), ("NEST".into(), nest.folder.path().into())],
         cwd: nest.folder.path().to_owned(),
         streams,
-        owner: Some("nest".to_owned()),
+        owner: None,
         confinement: None,
     }
 }

@@ -24,6 +24,8 @@ pub struct LaunchSpec {
     pub environment: Vec<(OsString, OsString)>,
     pub config: ConfigFolder,
     pub confinement: Option<Confinement>,
+    /// The hosts for which Git gets the user's credential.
+    pub git_hosts: Vec<String>,
 }
 
 /// Provides the launch spec for a conversation's process.
@@ -34,7 +36,8 @@ pub trait LaunchSpecProvider: Send + Sync {
 impl LaunchSpec {
     /// Creates the spec of a trusted program with an empty environment.
     pub fn new(command: Vec<String>, config: ConfigFolder) -> LaunchSpec {
-        LaunchSpec { command, environment: Vec::new(), config, confinement: None }
+        let environment = Vec::new();
+        LaunchSpec { command, environment, config, confinement: None, git_hosts: Vec::new() }
     }
 
     /// Sets a variable.
@@ -128,6 +131,7 @@ impl LaunchSpecProvider for SandboxedLauncher {
             environment: child.env,
             config,
             confinement: child.confinement,
+            git_hosts: self.agent.git_hosts.clone(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Starts the processes of conversations, with their files, arguments and tool servers.
 
+use hob_child::Owner;
 use hob_domain::Timestamp;
 use hob_domain::session::Permissions;
 use hob_files::Trash;
@@ -141,7 +142,7 @@ impl ProcessStarter {
             arguments,
             environment: launch_spec.environment,
             cwd: profile.cwd.clone(),
-            app: profile.app.clone(),
+            owner: Owner { app: profile.app.clone(), git_hosts: launch_spec.git_hosts },
             session_id,
             transcript: transcript.clone(),
             watch: self.changes.watch(&folder),

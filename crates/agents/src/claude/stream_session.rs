@@ -47,7 +47,7 @@ impl StreamSession {
             env: launch.environment,
             cwd: launch.cwd,
             streams: Streams::Pipes { stdin: Stdin::Pipe },
-            owner: Some(launch.app),
+            owner: Some(launch.owner),
             confinement: launch.confinement,
         };
         let mut child = spawned(children.spawn(spec).await)?;

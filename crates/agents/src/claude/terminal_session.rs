@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hob_child::{
-    Child, ChildSpec, Children, Confinement, Output, Size, SpawnError, StopLadder, Streams,
+    Child, ChildSpec, Children, Confinement, Output, Owner, Size, SpawnError, StopLadder, Streams,
 };
 use hob_transcript::claude::{Event, TurnOutcome, TurnReader, TurnResult};
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ pub struct Launch {
     pub environment: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
     /// The app that owns the conversation.
-    pub app: String,
+    pub owner: Owner,
     pub session_id: String,
     pub transcript: TranscriptFile,
     pub watch: FolderWatch,
@@ -145,11 +145,11 @@ impl TerminalSession {
             env: launch.environment,
             cwd: launch.cwd.clone(),
             streams: Streams::Terminal { size: SIZE },
-            owner: Some(launch.app.clone()),
+            owner: Some(launch.owner.clone()),
             confinement: launch.confinement,
         };
         let child = spawned(children.spawn(spec).await)?;
-        let terminal = launch.registrar.register(&child, SIZE, launch.app, launch.cwd);
+        let terminal = launch.registrar.register(&child, SIZE, launch.owner.app, launch.cwd);
         let screen = Screen::new(terminal.clone());
         let mut session = TerminalSession {
             child,

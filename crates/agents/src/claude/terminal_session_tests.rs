@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_child::sweep::Marker;
-use hob_child::{Children, ChildrenOptions};
+use hob_child::{Children, ChildrenOptions, Owner};
 use hob_testkit::{ModelApi, program};
 
 use super::super::config::ConfigFolder;
@@ -63,7 +63,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
             .collect(),
         environment: variables,
         cwd,
-        app: "tests".to_owned(),
+        owner: Owner { app: "tests".to_owned(), git_hosts: Vec::new() },
         session_id: ID.to_owned(),
         watch: TranscriptWatcher::start().watch(&watched),
         transcript,

@@ -45,7 +45,7 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     let internal = |error: std::io::Error| StartError::Internal(error.to_string());
     // A configuration folder is never shared by apps: it holds transcripts, and settings that run commands.
     let owner = start.child.owner.clone().unwrap_or_default();
-    let parent = start.claude.join("apps").join(owner);
+    let parent = start.claude.join("apps").join(owner.app);
     let sandboxed = start.child.confinement.is_some();
     let config =
         ConfigFolder::for_environment(&start.child.env, &parent, sandboxed).map_err(internal)?;
@@ -54,6 +54,7 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
         environment: std::mem::take(&mut start.child.env),
         config: config.clone(),
         confinement: start.child.confinement.take(),
+        git_hosts: owner.git_hosts,
     };
     launch_spec.unattended();
     let (mode, more) = launch_spec.permit(start.permissions);

@@ -33,7 +33,7 @@ pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartErr
         arguments: prepared.arguments.clone(),
         environment,
         cwd: start.child.cwd.clone(),
-        app: start.child.owner.clone().unwrap_or_default(),
+        owner: start.child.owner.clone().unwrap_or_default(),
         session_id: prepared.session.clone(),
         transcript: prepared.transcript.clone(),
         watch: start.changes.watch(&folder),

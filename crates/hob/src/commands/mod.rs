@@ -18,6 +18,7 @@ pub mod doctor;
 pub mod export;
 pub mod forget;
 mod from_plugin;
+pub mod git_credential;
 pub mod hooks;
 pub mod import;
 mod import_records;

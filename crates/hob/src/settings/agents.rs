@@ -47,7 +47,18 @@ command = []
 
 /// The keys of an entry. Any other key is a warning.
 const KEYS: &[&str] = &[
-    "driver", "command", "env", "env_pass", "sandbox", "writable", "readable", "private", "copy",
+    "driver",
+    "command",
+    "env",
+    "env_pass",
+    "sandbox",
+    "writable",
+    "readable",
+    "sockets",
+    "ports",
+    "git_hosts",
+    "private",
+    "copy",
     "install",
 ];
 
@@ -81,14 +92,12 @@ pub fn resolve(
             };
             let source = Source::Environment(variable);
             let value = match *key {
-                "command" | "env_pass" | "writable" | "readable" | "private" | "copy" | "env" => {
-                    format!("v = {text}")
-                        .parse::<Table>()
-                        .ok()
-                        .and_then(|mut table| table.remove("v"))
-                        .ok_or_else(|| bad(name, key, &source, "must be a TOML array or table"))?
-                }
-                _ => Value::String(text.clone()),
+                "driver" | "sandbox" | "install" => Value::String(text.clone()),
+                _ => format!("v = {text}")
+                    .parse::<Table>()
+                    .ok()
+                    .and_then(|mut table| table.remove("v"))
+                    .ok_or_else(|| bad(name, key, &source, "must be a TOML array or table"))?,
             };
             entry.insert((*key).to_owned(), (value, source));
         }
@@ -185,19 +194,40 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
         Some((text, _)) => text.to_owned(),
         None => format!("Install it, or set agents.{name}.command in config.toml."),
     };
-    let (env_pass, writable, readable) = (list("env_pass")?, list("writable")?, list("readable")?);
+    let git_hosts = list("git_hosts")?;
+    let is_host = |host: &String| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+        !host.is_empty() && host.bytes().all(is_part)
+    };
+    if !git_hosts.iter().all(is_host) {
+        let problem = "must list names of hosts, for example \"github.com\"";
+        return Err(bad(name, "git_hosts", &Source::File, problem));
+    }
     Ok(AgentSpec {
         driver,
         command,
         env,
-        env_pass,
+        env_pass: list("env_pass")?,
         sandbox,
-        writable,
-        readable,
+        writable: list("writable")?,
+        readable: list("readable")?,
+        sockets: list("sockets")?,
+        ports: ports(name, entry)?,
+        git_hosts,
         private,
         copy,
         install,
     })
+}
+
+fn ports(
+    name: &str,
+    entry: &BTreeMap<String, (Value, Source)>,
+) -> Result<Option<Vec<u16>>, SettingsError> {
+    let Some((value, source)) = entry.get("ports") else { return Ok(None) };
+    let port = |value: &Value| u16::try_from(value.as_integer()?).ok();
+    let ports = value.as_array().and_then(|values| values.iter().map(port).collect());
+    ports.map(Some).ok_or_else(|| bad(name, "ports", source, "must be a list of port numbers"))
 }
 
 fn bad(name: &str, key: &str, origin: &Source, problem: &str) -> SettingsError {
@@ -250,7 +280,9 @@ mod tests {
         assert_eq!((claude.driver, claude.sandbox), (Driver::ClaudeStream, Sandbox::Off));
         assert_eq!(claude.env["A"], "b");
         let claude = agent("", &[("HOB_AGENTS_CLAUDE_COMMAND", "[\"x\", \"y\"]")], "claude");
-        assert_eq!(claude.command, ["x", "y"]);
+        assert_eq!((claude.command, claude.ports), (vec!["x".to_owned(), "y".to_owned()], None));
+        let claude = agent("", &[("HOB_AGENTS_CLAUDE_PORTS", "[443]")], "claude");
+        assert_eq!(claude.ports, Some(vec![443]));
     }
 
     #[test]
@@ -263,6 +295,9 @@ mod tests {
             ("[x]\ndriver = \"telepathy\"\ncommand = [\"c\"]", "claude-tui"),
             ("[claude]\ncommand = \"claude\"", "agents.claude.command"),
             ("[claude]\nenv = { A = 1 }", "agents.claude.env"),
+            ("[claude]\nports = [\"https\"]", "agents.claude.ports"),
+            ("[claude]\nports = [70000]", "agents.claude.ports"),
+            ("[claude]\ngit_hosts = [\"https://github.com\"]", "agents.claude.git_hosts"),
             ("claude = 1", "agents.claude"),
             ("[\"a b\"]\ndriver = \"acp\"\ncommand = [\"c\"]", "not a valid agent name"),
         ] {

@@ -2,9 +2,10 @@
 
 pub mod client;
 pub mod frame;
+mod git_credential;
 mod peer_limits;
 mod protocol;
 pub mod server;
 mod tool_backends;
 
-pub use protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+pub use protocol::{Answer, Call, FRAME_LIMIT, GitRequest, Hello, PROTOCOL};

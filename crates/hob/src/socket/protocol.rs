@@ -44,6 +44,8 @@ pub enum Call {
     SessionStart { cwd: String, session_id: Option<String>, budget_tokens: usize },
     /// Switches the connection to HTTP, with the owner's rights.
     Http,
+    /// Asks for the owner's credential for a host, for Git in an agent.
+    GitCredential { request: GitRequest },
     /// Asks for the original text of a record, with its secrets unmasked. Only for the owner.
     Unseal { record_id: String },
     /// Forgets a record or a session, or restores it. Only for the owner.
@@ -53,6 +55,20 @@ pub enum Call {
         #[serde(default)]
         undo: bool,
     },
+}
+
+/// What Git wants a credential for, in the terms of its helpers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitRequest {
+    #[serde(default)]
+    pub protocol: String,
+    /// The host, with its port if Git was given one.
+    #[serde(default)]
+    pub host: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
 }
 
 /// The server's answer to [`Call::Hello`].

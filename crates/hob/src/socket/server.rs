@@ -20,7 +20,7 @@ use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{CallerContext, McpServer, Tools};
 use hob_memory::locate_project;
 use hob_sessions::session::Sessions;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
@@ -28,8 +28,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::frame;
+use super::git_credential;
 use super::peer_limits::{LONG_MESSAGE_BYTES, MESSAGE_TIMEOUT, Peer, PeerLimits};
-use super::protocol::{Answer, Call, FRAME_LIMIT, Hello, PROTOCOL};
+use super::protocol::{Answer, Call, FRAME_LIMIT, GitRequest, Hello, PROTOCOL};
 use super::tool_backends::{ClientTools, PeerTools, call_tool};
 
 /// The largest frame of an agent's process. A hook inside an agent sends its turns in smaller parts.
@@ -89,7 +90,7 @@ impl Service {
     fn peer(&self, stream: &UnixStream) -> Option<Peer> {
         match self.children.placed(stream.as_fd()) {
             Placed::Elsewhere | Placed::Under(None) => Some(Peer::Owner),
-            Placed::Under(Some(app)) => Some(Peer::AgentOf(app)),
+            Placed::Under(Some(owner)) => Some(Peer::AgentOf(owner.app)),
             Placed::Gone => None,
         }
     }
@@ -265,6 +266,10 @@ async fn serve_frames(
                 let text = "inside an agent, use the app's own token over HTTP".to_owned();
                 Answer::Refused(text)
             }
+            Ok(Call::GitCredential { request }) => {
+                let _call_permit = service.limits.call(peer).await?;
+                service.git_credential(&stream, &request).await
+            }
             Ok(Call::Unseal { .. } | Call::Forget { .. }) if *peer != Peer::Owner => {
                 Answer::Refused(
                     "an agent cannot do this; run the command yourself in a terminal".to_owned(),
@@ -343,7 +348,35 @@ impl Service {
 
     /// Records an act of the owner.
     async fn audit(&self, action: &str, target: &str) -> Result<(), StoreError> {
-        self.ledger.append_audit(Timestamp::now(), action, target, &json!({})).await.map(drop)
+        self.audit_with(action, target, &json!({})).await
+    }
+
+    async fn audit_with(
+        &self,
+        action: &str,
+        target: &str,
+        detail: &Value,
+    ) -> Result<(), StoreError> {
+        self.ledger.append_audit(Timestamp::now(), action, target, detail).await.map(drop)
+    }
+
+    /// Asks Git for the owner's credential for a host, if the entry of the peer's agent names the host.
+    async fn git_credential(&self, stream: &UnixStream, request: &GitRequest) -> Answer {
+        let owner = match self.children.placed(stream.as_fd()) {
+            Placed::Under(Some(owner)) => owner,
+            _ => return Answer::Refused("this command is for agents".to_owned()),
+        };
+        let filled = match git_credential::check(request, &owner.git_hosts) {
+            Ok(()) => git_credential::fill(&self.children, request).await,
+            Err(refusal) => return Answer::Refused(refusal),
+        };
+        let detail = json!({"app": owner.app});
+        let audited = self.audit_with("git_credential", &request.host, &detail).await;
+        match (filled, audited) {
+            (Ok(credential), Ok(())) => Answer::Result(credential),
+            (Err(refusal), _) => Answer::Refused(refusal),
+            (_, Err(error)) => Answer::Error(error.to_string()),
+        }
     }
 
     fn greet(&self, peer: &Peer, protocol: u32, home: Option<&str>) -> Answer {
@@ -399,9 +432,11 @@ impl Service {
                     Err(reason) => Answer::Refused(reason),
                 }
             }
-            Call::Hello { .. } | Call::Mcp { .. } | Call::ClientTools { .. } | Call::Http => {
-                Answer::Error("unexpected call".to_owned())
-            }
+            Call::Hello { .. }
+            | Call::Mcp { .. }
+            | Call::ClientTools { .. }
+            | Call::GitCredential { .. }
+            | Call::Http => Answer::Error("unexpected call".to_owned()),
             Call::SessionStart { cwd, session_id, budget_tokens } => {
                 let project =
                     locate(Some(cwd)).await.map(|place| place.project).unwrap_or_default();

@@ -52,6 +52,7 @@ mod recovery_faults;
 mod recovery_setup;
 mod recovery_under_load;
 mod run;
+mod sandbox_openings;
 mod serve;
 mod sessions_cancel;
 mod sessions_events;
