@@ -26,6 +26,7 @@ mod moment;
 mod outbox;
 mod owner_client;
 mod printer;
+mod program_runner;
 mod raw_terminal;
 mod service;
 mod settings;

@@ -5,12 +5,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use crate::hooks::quoted as shell_quoted;
 use crate::keys;
+use crate::program_runner::run_within;
 use crate::settings::Resolved;
 use crate::setup_record::SetupRecord;
 
@@ -326,23 +327,11 @@ fn remove(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Runs systemctl. Its output is read after it has ended, so a piped `stdout` must fit into the pipe.
 fn systemctl(arguments: &[&str], stdout: Stdio) -> io::Result<Output> {
     let mut command = Command::new("systemctl");
-    command.args(["--user", "--no-ask-password"]).args(arguments).stdin(Stdio::null());
+    command.args(["--user", "--no-ask-password"]).args(arguments);
     command.stdout(stdout).stderr(Stdio::piped());
-    #[allow(clippy::disallowed_methods, reason = "it is waited for, and killed if it hangs")]
-    let mut child = command.spawn()?;
-    let deadline = Instant::now() + SYSTEMCTL_TIMEOUT;
-    while child.try_wait()?.is_none() {
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "systemctl does not answer"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.wait_with_output()
+    run_within(command, SYSTEMCTL_TIMEOUT)
 }
 
 fn ask_systemd(arguments: &[&str]) -> anyhow::Result<()> {

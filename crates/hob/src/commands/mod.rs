@@ -42,6 +42,7 @@ pub mod setup;
 pub mod status;
 pub mod stop;
 pub mod store;
+pub mod update;
 
 pub use context::{Context, Exit, own_path};
 pub use from_plugin::FromPlugin;

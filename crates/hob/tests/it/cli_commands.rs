@@ -1,4 +1,4 @@
-//! The small commands: stop, logs, open, agents, config, remember, timeline, stats, allow, deny, man.
+//! The small commands: stop, logs, open, agents, config, remember, timeline, stats, allow, deny, update, man.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -227,4 +227,37 @@ fn manual_pages_exist_for_every_command() {
     }
     let recall = fs::read_to_string(folder.join("hob-recall.1")).unwrap();
     assert!(recall.contains("\\-\\-since") && recall.contains("yesterday"), "{recall}");
+}
+
+/// The tests run a program that was built in a checkout, so Git is asked.
+#[test]
+fn update_check_asks_the_source_of_the_program() {
+    if std::env::var_os("HOB_BIN").is_some() {
+        return;
+    }
+    let home = TestHome::new();
+    let programs = home.user_home().join("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let check = |git: &str, flags: &[&str]| {
+        let program = programs.join("git");
+        fs::write(&program, format!("#!/bin/sh\ncase \"$*\" in\n{git}\nesac\n")).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::iter::once(programs.clone()).chain(std::env::split_paths(&path));
+        let mut command = home.command(&["update", "--check"]);
+        command.args(flags).env("PATH", std::env::join_paths(path).unwrap()).output().unwrap()
+    };
+    let own = "*rev-parse*) echo 1111111111111111 ;;";
+    let newer = check(&format!("{own}\n*ls-remote*) echo 2222222222222222 HEAD ;;"), &[]);
+    let said = String::from_utf8(newer.stdout).unwrap();
+    assert!(said.contains("commit 222222222222 is available. Upgrade: git -C "), "{said}");
+    let same = check(&format!("{own}\n*ls-remote*) echo 1111111111111111 HEAD ;;"), &["--json"]);
+    let said = json_of(&same);
+    assert_eq!((&said["newer"], &said["server"]), (&json!(false), &Value::Null), "{said}");
+    assert_eq!(said["installed_with"], "a checkout of the sources");
+    let failed = check(&format!("{own}\n*ls-remote*) echo no network >&2; exit 1 ;;"), &[]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert!(said.contains("no network") && said.contains("To upgrade: git -C "), "{said}");
+    assert_eq!(home.run(&["update"]).status.code(), Some(2), "it does not replace itself");
 }

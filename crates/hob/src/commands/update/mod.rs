@@ -1,0 +1,73 @@
+//! `hob update --check`: says whether there is a newer version, and how to upgrade.
+
+mod origin;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::{Context, Exit};
+use crate::printer::{self, errln, outln};
+use crate::socket::client;
+use origin::Origin;
+
+/// Show whether a newer version is available, and how to upgrade
+#[derive(ClapArgs)]
+#[command(after_help = "\
+Hob asks the source that it was installed from: npm, PyPI, Homebrew, Debian's package lists or the Git repository. It \
+changes nothing. Exit code 1 if the source does not answer.")]
+pub struct Args {
+    /// Ask the source; Hob does not replace itself
+    #[arg(long, required = true)]
+    check: bool,
+    /// Print {"version":…,"installed_with":…,"latest":…,"newer":…,"upgrade":…,"server":…}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
+    let version = env!("CARGO_PKG_VERSION");
+    let program = hob_child::own_program()?;
+    let origin = Origin::of(&program);
+    let latest = origin.latest();
+    let server = client::hello(&context.settings.socket).ok().map(|hello| hello.version);
+    let other_server = server.as_deref().filter(|server| *server != version);
+    let exit = if latest.is_ok() { Exit::Done } else { Exit::Failed };
+    if args.json {
+        let found = latest.as_ref().ok().and_then(Option::as_ref);
+        let mut value = json!({
+            "version": version,
+            "program": program.display().to_string(),
+            "installed_with": origin.name(),
+            "latest": found.map(|latest| &latest.name),
+            "newer": found.map(|latest| latest.is_newer),
+            "upgrade": origin.upgrade(),
+            "server": server,
+        });
+        if let Err(error) = &latest {
+            value["error"] = json!(format!("{error:#}"));
+        }
+        printer::out_json(&value);
+        return Ok(exit);
+    }
+    outln!("hob {version} from {} ({})", origin.name(), program.display());
+    match latest {
+        Ok(Some(latest)) if latest.is_newer => {
+            outln!("{} is available. Upgrade: {}", latest.name, origin.upgrade());
+        }
+        Ok(Some(_)) => outln!("There is no newer version."),
+        Ok(None) => {
+            outln!("It has no source that Hob could ask. To upgrade: {}", origin.upgrade());
+        }
+        Err(error) => {
+            errln!("hob: cannot find the latest version: {error:#}");
+            errln!("To upgrade: {}", origin.upgrade());
+        }
+    }
+    if let Some(server) = other_server {
+        outln!(
+            "The server still runs hob {server}. `hob service install` starts it again with this version, after its turns \
+             have ended; without a service, run `hob stop` and `hob serve`."
+        );
+    }
+    Ok(exit)
+}
