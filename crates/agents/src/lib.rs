@@ -3,6 +3,7 @@
 //! - [`driver`] starts an agent and talks to it, whatever its protocol.
 //! - [`claude`] keeps real Claude Code processes warm and answers whole conversations with them.
 //! - [`SandboxConfig`] makes the environment and the confinement of every agent.
+//! - [`sandbox_denials`] names the setting that allows what the sandbox denied.
 //! - [`client_tools`] lets an agent call tools that a client of `/v1` runs.
 //! - [`json_lines`] reads the lines of an agent's standard output.
 //! - [`mcp_servers`] reads the MCP servers that an agent is given.
@@ -21,6 +22,7 @@ pub mod mcp_servers;
 mod owner_copy;
 mod runtime;
 mod sandbox;
+pub mod sandbox_denials;
 
 pub use live_limit::{IdleAgents, LiveLimit, LivePermit};
 pub use runtime::Runtime;

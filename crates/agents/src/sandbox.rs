@@ -18,7 +18,7 @@ use crate::owner_copy::copy_from_owner;
 pub const AGENT_HOME_VARIABLE: &str = "HOB_AGENT_HOME";
 
 /// Stores of credentials in the user's home, which agents cannot read unless their entry names them.
-const CREDENTIALS: &[&str] = &[
+pub(crate) const CREDENTIALS: &[&str] = &[
     ".ssh",
     ".aws",
     ".azure",

@@ -95,3 +95,22 @@ fn git_in_an_agent_gets_the_credentials_of_named_hosts() {
     let said = String::from_utf8_lossy(&outside.stderr).into_owned();
     assert!(said.contains("for agents"), "{said}");
 }
+
+/// A tool that fails because of the sandbox leaves a notice, once for each setting.
+#[test]
+fn denial_of_the_sandbox_names_the_setting() {
+    let api = api("");
+    fs::create_dir_all(api.home.user_home().join(".ssh")).unwrap();
+    fs::write(api.home.user_home().join(".ssh/id"), "the key").unwrap();
+    let id = api.session();
+    let command = serde_json::json!({"command": "cat ~/.ssh/id 2>&1; true"});
+    for _ in 0..2 {
+        assert_eq!(api.turn(&id, &format!("[[tool Bash {command}]] [[say done]]")).status, 200);
+    }
+    let events = api.get(&format!("/sessions/{id}/events?limit=200")).json();
+    let events = events["events"].as_array().unwrap().clone();
+    let notices: Vec<_> = events.iter().filter(|event| event["event"] == "notice").collect();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    let text = notices[0]["message"].as_str().unwrap();
+    assert!(text.contains("`readable = [\"~/.ssh\"]` in [agents.acp]"), "{text}");
+}

@@ -1,5 +1,6 @@
 //! A session's agent: how it is started, resumed and spoken to.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
@@ -15,6 +16,7 @@ use super::session_folder::{FolderError, SessionFolder};
 use hob_agents::client_tools::{ToolExchange, ToolServer};
 use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_agents::mcp_servers::{self, McpServer};
+use hob_agents::sandbox_denials::denial_in;
 use hob_terminal::{TerminalKind, TerminalRegistrar};
 
 /// How many turns of a conversation are replayed to an agent that does not know it.
@@ -29,11 +31,20 @@ pub(super) struct AgentHost {
     pub cost: f64,
     /// The server of the caller's tools, if the agent has any.
     tools: Option<ToolServer>,
+    /// The settings that a notice has named, so that it names each of them once.
+    named_settings: HashSet<&'static str>,
 }
 
 impl AgentHost {
     pub fn new(context: Arc<SessionContext>, handle: Arc<SessionHandle>) -> AgentHost {
-        AgentHost { context, handle, agent: None, cost: 0.0, tools: None }
+        AgentHost {
+            context,
+            handle,
+            agent: None,
+            cost: 0.0,
+            tools: None,
+            named_settings: HashSet::new(),
+        }
     }
 
     /// Returns the folder that the session works in on this node.
@@ -71,6 +82,14 @@ impl AgentHost {
             self.record(EventKind::Notice, json!({"message": notice})).await?;
         }
         Ok(())
+    }
+
+    /// Returns the notice for a message that shows a denial of the sandbox, if none has named its setting yet.
+    pub fn denial_notice(&mut self, turn: u32, message: &str) -> Option<NewEvent> {
+        let denial = denial_in(message, &self.handle.setup.agent, self.spec().ok()?)?;
+        let is_new = self.named_settings.insert(denial.setting);
+        let body = json!({"message": denial.text, "setting": denial.setting});
+        is_new.then(|| audit_event(EventKind::Notice, Some(turn), body))
     }
 
     /// Returns what the agent and the caller exchange about the caller's tools.

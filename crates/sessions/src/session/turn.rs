@@ -359,8 +359,10 @@ impl<'a> TurnRunner<'a> {
             bytes += body.len();
             progress.reader.push(&body);
             self.host.context.counters.count_message();
+            let notice = self.host.denial_notice(progress.turn, &body);
             let kind = EventKind::Message;
             messages.push(NewEvent { kind, turn: Some(progress.turn), body });
+            messages.extend(notice);
             let has_room = messages.len() < MAX_BATCH_EVENTS && bytes < MAX_BATCH_BYTES;
             let agent = self.host.agent.as_mut().filter(|_| has_room);
             next = agent.and_then(|agent| agent.try_next_event());
