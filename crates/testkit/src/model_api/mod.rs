@@ -1,27 +1,26 @@
-//! A scripted model API: the Anthropic Messages endpoint without a model, so that the real `claude` and
-//! real adapters run offline.
+//! A scripted model API: the endpoints of Anthropic, OpenAI and Google without a model, so that real agents run offline.
 //!
 //! The newest user message that is not a tool result steers it with the words of [`crate::script`];
 //! each tool call goes on to the next of its messages. Without words it echoes: `echo: <text>`. A key that begins
 //! with `sk-bad` is refused with 401, a model whose name holds `nonexist` with 404.
 
+mod event_stream;
+mod gemini_api;
+mod responses_api;
+
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 use uuid::Uuid;
 
+use self::event_stream::{pause, stream_events};
 use crate::script::{self, Step};
 
 /// A running model API. Dropping it stops it.
@@ -89,9 +88,10 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response {
     if path.ends_with("/count_tokens") {
         return Json(json!({"input_tokens": 10})).into_response();
     }
-    if !path.ends_with("/v1/messages") {
-        return Json(json!({})).into_response();
+    if path.ends_with(":countTokens") {
+        return Json(json!({"totalTokens": 10})).into_response();
     }
+    let Some(endpoint) = Endpoint::at(&path) else { return Json(json!({})).into_response() };
     let Ok(request) = serde_json::from_slice::<Value>(&bytes) else {
         return error(400, "the body is not JSON");
     };
@@ -107,7 +107,11 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response {
     if model.contains("nonexist") {
         return error(404, &format!("model: {model}"));
     }
-    let (prompt, played) = prompt(&request);
+    let (prompt, played) = match endpoint {
+        Endpoint::Messages => prompt(&request),
+        Endpoint::Responses => responses_api::prompt(&request),
+        Endpoint::Gemini { .. } => gemini_api::prompt(&request),
+    };
     let steps = script::with_answer(script::parse(&prompt), &prompt);
     let messages = script::messages(&steps);
     let done = vec![Step::Say("done".to_owned())];
@@ -129,10 +133,36 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response {
     } else {
         script::stop_reason(message)
     };
-    if request["stream"] == true {
-        stream(model, message.clone(), reason)
-    } else {
-        whole(model, message, &reason).await
+    match endpoint {
+        Endpoint::Messages if request["stream"] == true => stream(model, message.clone(), reason),
+        Endpoint::Messages => whole(model, message, &reason).await,
+        Endpoint::Responses => responses_api::stream(model, message.clone()),
+        Endpoint::Gemini { is_stream: true } => gemini_api::stream(message.clone()),
+        Endpoint::Gemini { is_stream: false } => gemini_api::whole(message).await,
+    }
+}
+
+/// The endpoint of a request.
+#[derive(Clone, Copy)]
+enum Endpoint {
+    /// Anthropic's.
+    Messages,
+    /// OpenAI's, always as a stream.
+    Responses,
+    /// Google's.
+    Gemini { is_stream: bool },
+}
+
+impl Endpoint {
+    fn at(path: &str) -> Option<Endpoint> {
+        [
+            ("/v1/messages", Endpoint::Messages),
+            ("/v1/responses", Endpoint::Responses),
+            (":streamGenerateContent", Endpoint::Gemini { is_stream: true }),
+            (":generateContent", Endpoint::Gemini { is_stream: false }),
+        ]
+        .into_iter()
+        .find_map(|(end, endpoint)| path.ends_with(end).then_some(endpoint))
     }
 }
 
@@ -237,14 +267,6 @@ async fn whole(model: String, steps: &[Step], reason: &str) -> Response {
     Json(message).into_response()
 }
 
-async fn pause(step: &Step) {
-    match step {
-        Step::Sleep(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
-        Step::Hang => std::future::pending().await,
-        _ => {}
-    }
-}
-
 /// Streams the message as server-sent events, in small pieces.
 fn stream(model: String, steps: Vec<Step>, reason: String) -> Response {
     let (sender, receiver) = mpsc::unbounded_channel::<Value>();
@@ -269,12 +291,7 @@ fn stream(model: String, steps: Vec<Step>, reason: String) -> Response {
         send(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 5}}));
         send(json!({"type": "message_stop"}));
     });
-    let events = UnboundedReceiverStream::new(receiver).map(|event| {
-        let kind = event["type"].as_str().unwrap_or_default();
-        Ok::<_, Infallible>(format!("event: {kind}\ndata: {event}\n\n"))
-    });
-    let headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache")];
-    (headers, Body::from_stream(events)).into_response()
+    stream_events(receiver)
 }
 
 /// Returns the start of a block and the pieces that complete it.
