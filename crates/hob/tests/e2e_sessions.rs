@@ -895,6 +895,74 @@ fn every_agent_works_in_the_strict_sandbox() {
     }
 }
 
+/// Servers of real agents are killed again and again in the middle of a turn. What an agent said is in the log once and in
+/// the memory once. In the campaign there are 40 kills.
+#[test]
+fn restart_storm_repeats_nothing() {
+    let (rounds, mut setups) = match std::env::var_os("HOB_CAMPAIGN") {
+        None => (1, vec![Setup::codex()]),
+        Some(_) => {
+            let all = [
+                Setup::plain_claude("claude-tui"),
+                Setup::claude(),
+                Setup::codex(),
+                Setup::gemini(),
+            ];
+            (8, Vec::from(all))
+        }
+    };
+    if rounds > 1 && cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        setups.push(Setup::opencode());
+    }
+    let minute = || Timestamp::now().to_string()[..16].to_owned();
+    for mut setup in setups {
+        let session = setup.session(json!({"permissions": "allow"}));
+        let name = setup.agent;
+        let mark = |round: usize, part: &str| format!("mark-{round:02}-{part}.");
+        for round in 0..rounds {
+            let began = minute();
+            let whole = mark(round, "whole");
+            let turn = setup.turn(&session, &format!("[[say {whole}]]"));
+            assert!(turn["text"].as_str().unwrap().ends_with(&whole), "{name}: {turn}");
+            let half = mark(round, "half");
+            setup.leave(&session, &format!("[[say {half}]] [[hang]]"));
+            if name != "claude" {
+                setup.wait_for_words(&session, &half);
+            }
+            if name == "gemini" {
+                // It would empty a conversation that it resumes in the minute in which it began.
+                wait_until("the next minute", || (minute() != began).then_some(()));
+            }
+            setup.kill_and_start();
+        }
+        let turn = setup.turn(&session, "[[say the end]]");
+        assert!(turn["text"].as_str().unwrap().ends_with("the end"), "{name}: {turn}");
+        let texts: Vec<String> = (setup.events(&session).iter())
+            .filter_map(|event| chunk(&event["message"]).map(str::to_owned))
+            .collect();
+        let texts = texts.join("\n");
+        for round in 0..rounds {
+            let (whole, half) = (mark(round, "whole"), mark(round, "half"));
+            assert_eq!(texts.matches(&whole).count(), 1, "{name}: {whole} in {texts}");
+            assert!(texts.matches(&half).count() <= 1, "{name}: {half} in {texts}");
+            let stored = wait_for_agent("the turn is remembered", || {
+                let found = setup.home.run(&["recall", "--json", "--app", "tests", &whole]);
+                let found: Value = serde_json::from_slice(&found.stdout).unwrap_or_default();
+                let hits = found["hits"].as_array().cloned().unwrap_or_default();
+                let is_answer = |hit: &&Value| {
+                    hit["role"] == "assistant"
+                        && hit["text"].as_str().is_some_and(|text| text.contains(&whole))
+                };
+                let count = hits.iter().filter(is_answer).count();
+                (count > 0).then_some(count)
+            });
+            assert_eq!(stored, 1, "{name}: {whole} is remembered {stored} times");
+        }
+        println!("{name}: {rounds} kills, nothing said or remembered twice");
+        setup.stop();
+    }
+}
+
 /// A node dies, and nodes share only the database: on the other node Claude Code continues the conversation from a
 /// transcript that is written from the log, with both drivers.
 #[test]
