@@ -183,6 +183,18 @@ pub fn call_server(
     }
 }
 
+/// Calls one of the memory's tools on the memory of an app, which only the server knows.
+pub fn call_tool_of_app(
+    settings: &Resolved,
+    app: &str,
+    name: &str,
+    arguments: Value,
+) -> anyhow::Result<Result<Value, String>> {
+    let (name, app) = (name.to_owned(), Some(app.to_owned()));
+    let answer = call_server(settings, &Call::Tool { name, arguments, cwd: None, app })?;
+    answer.ok_or_else(|| anyhow::anyhow!("--app needs a running server; start it with `hob serve`"))
+}
+
 /// Calls one of the memory's tools, through the server or in this process.
 pub fn call_tool(
     settings: &Resolved,
@@ -194,6 +206,7 @@ pub fn call_tool(
         name: name.to_owned(),
         arguments: arguments.clone(),
         cwd: cwd.as_ref().map(|cwd| cwd.display().to_string()),
+        app: None,
     };
     if let Some(answer) = call_server(settings, &call)? {
         return Ok(answer);
@@ -216,7 +229,8 @@ pub fn model_progress(settings: &Resolved) -> Option<String> {
     let mut connection =
         Connection::open_home(&settings.socket, &settings.home, CALL_TIMEOUT).ok()?;
     let name = "memory_stats".to_owned();
-    let call = Call::Tool { name, arguments: Value::Object(Default::default()), cwd: None };
+    let arguments = Value::Object(Default::default());
+    let call = Call::Tool { name, arguments, cwd: None, app: None };
     let Answer::Result(stats) = connection.call(&call, CALL_TIMEOUT).ok()? else { return None };
     let model = stats.get("model")?;
     let folder = model["folder"].as_str()?;

@@ -33,6 +33,9 @@ pub struct Args {
     /// or the folder itself]
     #[arg(long)]
     project: Option<String>,
+    /// Search what the sessions of this app said, in all its projects, instead of your own memory
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["project", "unseal", "interactive"])]
+    app: Option<String>,
     /// Search only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
@@ -80,7 +83,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return search_on_screen(settings, args, arguments);
     }
     arguments.insert("cue".to_owned(), json!(args.cue.join(" ")));
-    let value = match memory::call_tool(settings, "memory_recall", Value::Object(arguments))? {
+    let arguments = Value::Object(arguments);
+    let answer = match &args.app {
+        Some(app) => memory::call_tool_of_app(settings, app, "memory_recall", arguments)?,
+        None => memory::call_tool(settings, "memory_recall", arguments)?,
+    };
+    let value = match answer {
         Ok(value) => value,
         Err(why) => {
             errln!("hob: {why}");
@@ -109,11 +117,17 @@ fn search_arguments(settings: &Resolved, args: &Args) -> anyhow::Result<Map<Stri
     let mut arguments = Map::new();
     arguments.insert("limit".to_owned(), json!(args.limit));
     arguments.insert("budget_tokens".to_owned(), json!(args.budget_tokens));
+    if args.app.is_some() {
+        arguments.insert("project".to_owned(), json!("*"));
+    }
     if let Some(project) = &args.project {
         arguments.insert("project".to_owned(), json!(project_argument(project)?));
     }
     if let Some(session) = &args.session_id {
-        let session = memory_ids::session_id(settings, session)?;
+        let session = match args.app {
+            Some(_) => session.clone(),
+            None => memory_ids::session_id(settings, session)?,
+        };
         arguments.insert("session_id".to_owned(), json!(session));
     }
     for (name, moment) in [("since", &args.since), ("until", &args.until)] {

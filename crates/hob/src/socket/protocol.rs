@@ -32,6 +32,9 @@ pub enum Call {
         arguments: Value,
         /// The caller's working folder.
         cwd: Option<String>,
+        /// The app whose memory is used instead of the owner's. Only for the owner.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        app: Option<String>,
     },
     /// Switches the connection to MCP, one message per line.
     Mcp { cwd: Option<String> },

@@ -15,7 +15,7 @@ use hob_agents::client_tools::{ToolExchange, ToolServers};
 use hob_child::{Children, Placed};
 use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::{Forget, Principal, ProjectLocation, RecordId, Stored, TurnSource};
-use hob_domain::{AppName, LedgerStore, StoreError, Timestamp};
+use hob_domain::{AppFilter, AppName, LedgerStore, StoreError, Timestamp};
 use hob_gateway::{Connections, Router, serve_owner};
 use hob_mcp::{CallerContext, McpServer, Tools};
 use hob_memory::locate_project;
@@ -360,6 +360,18 @@ impl Service {
         self.ledger.append_audit(Timestamp::now(), action, target, detail).await.map(drop)
     }
 
+    /// Returns an app as the one whose memory is used. Only the owner may use an app's memory.
+    async fn principal_of_app(&self, peer: &Peer, app: &str) -> Result<Principal, String> {
+        if *peer != Peer::Owner {
+            return Err("an agent cannot use the memory of another app".to_owned());
+        }
+        let apps = self.ledger.apps(AppFilter::All).await.map_err(|error| error.to_string())?;
+        match apps.iter().any(|known| known.name.as_str() == app) {
+            true => Ok(Principal::App(app.to_owned())),
+            false => Err(format!("no app has the name {app}; `hob app list` shows them")),
+        }
+    }
+
     /// Asks Git for the owner's credential for a host, if the entry of the peer's agent names the host.
     async fn git_credential(&self, stream: &UnixStream, request: &GitRequest) -> Answer {
         let owner = match self.children.placed(stream.as_fd()) {
@@ -419,13 +431,19 @@ impl Service {
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }
-            Call::Tool { name, arguments, cwd } => {
+            Call::Tool { name, arguments, cwd, app } => {
+                let principal = match app {
+                    None => principal.clone(),
+                    Some(app) => match self.principal_of_app(peer, &app).await {
+                        Ok(principal) => principal,
+                        Err(refusal) => return Answer::Refused(refusal),
+                    },
+                };
                 let location = locate(cwd).await;
                 let note_source = match peer {
                     Peer::Owner => TurnSource::Owner,
                     Peer::AgentOf(_) => TurnSource::Mcp,
                 };
-                let principal = principal.clone();
                 let caller = CallerContext { principal, location, note_source };
                 match call_tool(&self.tools, &caller, &name, arguments).await {
                     Ok(value) => Answer::Result(value),

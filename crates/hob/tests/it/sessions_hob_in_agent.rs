@@ -41,3 +41,25 @@ fn hob_inside_an_agent_speaks_for_its_app_by_the_socket() {
         format!("HOB_SOCKET={}", api.home.hob_home().join("hob.sock").display())
     });
 }
+
+/// The owner searches what the sessions of an app said; an agent of another app cannot.
+#[test]
+fn owner_searches_the_memory_of_an_app() {
+    let api = api("");
+    let other = api.home.app("other");
+    api.tool(&api.token, "memory_capture", json!({"text": "the apps lantern"}));
+    api.tool(&other, "memory_capture", json!({"text": "the others lantern"}));
+    let recall = |app: &str| {
+        let output = api.home.run(&["recall", "--json", "--app", app, "lantern"]);
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let found = recall("tests");
+    assert!(found.contains("the apps lantern") && !found.contains("others"), "{found}");
+    assert!(recall("other").contains("the others lantern"));
+    assert!(recall("missing").contains("no app has the name missing"));
+    let id = api.session();
+    let socket = api.home.hob_home().join("hob.sock");
+    let hob = format!("HOB_SOCKET={} {}", socket.display(), program("hob").display());
+    let said = api.shell(&id, &format!("{hob} recall --app other lantern 2>&1"));
+    assert!(said.contains("an agent cannot use the memory of another app"), "{said}");
+}
