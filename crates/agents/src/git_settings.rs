@@ -13,7 +13,8 @@ pub fn add(env: &mut Vec<(OsString, OsString)>, socket: &Path, hosts: &[String])
     let program = hob_child::own_program()?;
     let helper = format!("!HOB_SOCKET={} {} git-credential", quoted(socket), quoted(&program));
     let mut settings = vec![("credential.helper".to_owned(), helper)];
-    for host in hosts {
+    // SSH has another port than HTTPS.
+    for host in hosts.iter().filter(|host| !host.contains(':')) {
         let key = format!("url.https://{host}/.insteadOf");
         settings.push((key.clone(), format!("git@{host}:")));
         settings.push((key, format!("ssh://git@{host}/")));

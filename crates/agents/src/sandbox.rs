@@ -179,6 +179,12 @@ impl SandboxConfig {
         env
     }
 
+    /// Returns the user's home.
+    pub fn user_home(&self) -> Option<&str> {
+        let home = self.environment.iter().find(|(name, _)| name == "HOME");
+        home.and_then(|(_, value)| value.to_str())
+    }
+
     /// Returns the temporary folder of a session's or a run's agents.
     pub fn temporary_of(&self, scope: &str) -> PathBuf {
         self.temporary.join(scope)
@@ -238,7 +244,12 @@ impl SandboxConfig {
             None => Some(expand(path)),
         };
         let mut sockets = vec![self.socket.clone()];
-        sockets.extend(agent.sockets.iter().filter_map(named_socket));
+        for path in agent.sockets.iter().filter_map(named_socket) {
+            // What lies in a writable folder can be used anyway, and could be a link that an agent has put there.
+            if !writable.iter().any(|folder| leads_through(&path, folder)) {
+                sockets.push(real(&path));
+            }
+        }
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
         let opened: Vec<PathBuf> =
             readable.iter().chain(&writable).map(|path| real(path)).collect();

@@ -177,7 +177,7 @@ pub(crate) fn enter(
     };
     let mut own = take_granted(&granted.writable, true)?;
     own.extend(take_granted(&granted.readable, false)?);
-    own.extend(take_all(&confinement.sockets, true)?);
+    own.extend(take_sockets(&confinement.sockets)?);
     own.extend(take_all(std::slice::from_ref(&confinement.temporary), true)?);
     own.sort_by_key(|kept| kept.path.components().count());
     let temporary =
@@ -216,6 +216,14 @@ pub(crate) fn enter(
         .iter()
         .filter(|socket| !allows(confinement, socket))
         .try_for_each(|path| hide_socket(confinement, path))
+}
+
+/// Takes copies of sockets, whose modes the child cannot change. What is not a socket is left out.
+fn take_sockets(paths: &[PathBuf]) -> io::Result<Vec<Kept>> {
+    let is_socket =
+        |path: &Path| fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let sockets = paths.iter().filter(|path| is_socket(path));
+    sockets.filter_map(|path| Kept::take(path, false).transpose()).collect()
 }
 
 fn allows(confinement: &Confinement, socket: &Path) -> bool {

@@ -38,7 +38,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         Err(refusal) => {
             errln!("hob: {refusal}");
             // Otherwise Git would ask a person, who is not there.
-            writeln!(out, "quit=1")?;
+            if std::env::var_os("GIT_ASKPASS").is_none() {
+                writeln!(out, "quit=1")?;
+            }
         }
     }
     Ok(Exit::Done)

@@ -1,6 +1,6 @@
-//! Credentials of the owner's Git for agents: the agent gets the one that it needs, and sees no store.
+//! Credentials of the owner's Git for agents: an agent gets those of the hosts that its entry names, and sees no store.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use hob_child::{ChildSpec, Children, Stdin, Streams};
@@ -51,9 +51,20 @@ pub async fn fill(children: &Children, request: &GitRequest) -> Result<Value, St
 
 async fn ask(children: &Children, request: &GitRequest) -> Result<String, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot run git: {error}");
-    let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let unattended =
-        [("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true"), ("SSH_ASKPASS", "true")];
+    // No repository and no setting in the server's environment has a say, and no helper can show a window.
+    let is_kept = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        !name.starts_with("GIT_") && !["DISPLAY", "WAYLAND_DISPLAY"].contains(&name.as_ref())
+    };
+    let mut env: Vec<(OsString, OsString)> =
+        std::env::vars_os().filter(|(name, _)| is_kept(name)).collect();
+    let unattended = [
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_ASKPASS", "true"),
+        ("SSH_ASKPASS", "true"),
+        ("GCM_INTERACTIVE", "never"),
+        ("GIT_CEILING_DIRECTORIES", "/"),
+    ];
     for (name, value) in unattended {
         env.retain(|(known, _)| known != name);
         env.push((name.into(), value.into()));
@@ -62,7 +73,6 @@ async fn ask(children: &Children, request: &GitRequest) -> Result<String, String
         program: "git".into(),
         args: ["credential", "fill"].map(OsString::from).into(),
         env,
-        // No repository has a say in it.
         cwd: "/".into(),
         streams: Streams::Pipes { stdin: Stdin::Pipe },
         owner: None,

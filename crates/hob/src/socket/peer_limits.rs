@@ -29,6 +29,9 @@ const MAX_APP_CALLS: usize = 8;
 /// The most calls over MCP that the agents of one app may have open; further calls are refused.
 const MAX_APP_OPEN_CALLS: usize = 64;
 
+/// How often one act of agents is noted in the audit log.
+const NOTE_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// The process at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Peer {
@@ -55,6 +58,8 @@ pub struct PeerLimits {
     calls: Permits,
     open_calls: Permits,
     line_timeout: Duration,
+    /// What the audit log was told, and when.
+    noted: Mutex<HashMap<String, Instant>>,
 }
 
 impl PeerLimits {
@@ -66,7 +71,20 @@ impl PeerLimits {
             calls: of(MAX_OWNER_CALLS, MAX_APP_CALLS),
             open_calls: of(Semaphore::MAX_PERMITS, MAX_APP_OPEN_CALLS),
             line_timeout: MESSAGE_TIMEOUT,
+            noted: Mutex::default(),
         }
+    }
+
+    /// Returns whether an act of an agent was noted in the last hour, and remembers it. An agent must not be able to fill the
+    /// audit log, from which old entries are removed.
+    pub fn is_noted(&self, act: &str) -> bool {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|_, at| at.elapsed() < NOTE_INTERVAL);
+        let is_noted = noted.contains_key(act);
+        if !is_noted {
+            noted.insert(act.to_owned(), Instant::now());
+        }
+        is_noted
     }
 
     /// Returns the permit of a connection, or `None` if the peer has too many.

@@ -382,12 +382,18 @@ impl Service {
             Ok(()) => git_credential::fill(&self.children, request).await,
             Err(refusal) => return Answer::Refused(refusal),
         };
-        let detail = json!({"app": owner.app});
-        let audited = self.audit_with("git_credential", &request.host, &detail).await;
-        match (filled, audited) {
-            (Ok(credential), Ok(())) => Answer::Result(credential),
-            (Err(refusal), _) => Answer::Refused(refusal),
-            (_, Err(error)) => Answer::Error(error.to_string()),
+        let credential = match filled {
+            Ok(credential) => credential,
+            Err(refusal) => return Answer::Refused(refusal),
+        };
+        let detail = json!({"app": owner.app, "username": credential["username"]});
+        let audited = match self.limits.is_noted(&format!("{} {detail}", request.host)) {
+            true => Ok(()),
+            false => self.audit_with("git_credential", &request.host, &detail).await,
+        };
+        match audited {
+            Ok(()) => Answer::Result(credential),
+            Err(error) => Answer::Error(error.to_string()),
         }
     }
 

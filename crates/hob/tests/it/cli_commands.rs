@@ -247,15 +247,15 @@ fn update_check_asks_the_source_of_the_program() {
         let mut command = home.command(&["update", "--check"]);
         command.args(flags).env("PATH", std::env::join_paths(path).unwrap()).output().unwrap()
     };
-    let own = "*rev-parse*) echo 1111111111111111 ;;";
-    let newer = check(&format!("{own}\n*ls-remote*) echo 2222222222222222 HEAD ;;"), &[]);
+    let remote = "*ls-remote*) echo 2222222222222222 HEAD ;;";
+    let newer = check(&format!("{remote}\n*merge-base*) exit 1 ;;"), &[]);
     let said = String::from_utf8(newer.stdout).unwrap();
     assert!(said.contains("commit 222222222222 is available. Upgrade: git -C "), "{said}");
-    let same = check(&format!("{own}\n*ls-remote*) echo 1111111111111111 HEAD ;;"), &["--json"]);
+    let same = check(&format!("{remote}\n*merge-base*) exit 0 ;;"), &["--json"]);
     let said = json_of(&same);
     assert_eq!((&said["newer"], &said["server"]), (&json!(false), &Value::Null), "{said}");
     assert_eq!(said["installed_with"], "a checkout of the sources");
-    let failed = check(&format!("{own}\n*ls-remote*) echo no network >&2; exit 1 ;;"), &[]);
+    let failed = check("*ls-remote*) echo no network >&2; exit 1 ;;", &[]);
     assert_eq!(failed.status.code(), Some(1));
     let said = String::from_utf8(failed.stderr).unwrap();
     assert!(said.contains("no network") && said.contains("To upgrade: git -C "), "{said}");

@@ -112,5 +112,5 @@ fn denial_of_the_sandbox_names_the_setting() {
     let notices: Vec<_> = events.iter().filter(|event| event["event"] == "notice").collect();
     assert_eq!(notices.len(), 1, "{notices:?}");
     let text = notices[0]["message"].as_str().unwrap();
-    assert!(text.contains("`readable = [\"~/.ssh\"]` in [agents.acp]"), "{text}");
+    assert!(text.contains("add \"~/.ssh\" to `readable` in [agents.acp]"), "{text}");
 }

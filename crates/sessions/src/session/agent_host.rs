@@ -86,7 +86,8 @@ impl AgentHost {
 
     /// Returns the notice for a message that shows a denial of the sandbox, if none has named its setting yet.
     pub fn denial_notice(&mut self, turn: u32, message: &str) -> Option<NewEvent> {
-        let denial = denial_in(message, &self.handle.setup.agent, self.spec().ok()?)?;
+        let user_home = self.context.options.runtime.sandbox.user_home()?;
+        let denial = denial_in(message, &self.handle.setup.agent, self.spec().ok()?, user_home)?;
         let is_new = self.named_settings.insert(denial.setting);
         let body = json!({"message": denial.text, "setting": denial.setting});
         is_new.then(|| audit_event(EventKind::Notice, Some(turn), body))

@@ -13,10 +13,10 @@ use origin::Origin;
 /// Show whether a newer version is available, and how to upgrade
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Hob asks the source that it was installed from: npm, PyPI, Homebrew, Debian's package lists or the Git repository. It \
-changes nothing. Exit code 1 if the source does not answer.")]
+If Hob was built in a checkout, it asks the Git repository that the checkout was cloned from. Packages are not published \
+yet, so for them it only says how to upgrade. It changes nothing. Exit code 1 if the repository does not answer.")]
 pub struct Args {
-    /// Ask the source; Hob does not replace itself
+    /// Only look; Hob does not replace itself
     #[arg(long, required = true)]
     check: bool,
     /// Print {"version":…,"installed_with":…,"latest":…,"newer":…,"upgrade":…,"server":…}
@@ -56,7 +56,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         }
         Ok(Some(_)) => outln!("There is no newer version."),
         Ok(None) => {
-            outln!("It has no source that Hob could ask. To upgrade: {}", origin.upgrade());
+            outln!("There is no published source to ask. To upgrade: {}", origin.upgrade());
         }
         Err(error) => {
             errln!("hob: cannot find the latest version: {error:#}");

@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::program_runner::run_within;
 
-/// How long a package manager may take to answer. It may have to ask a server.
+/// How long Git may take to answer. It has to ask a server.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
-const PIP_QUERY: &[&str] = &["-m", "pip", "index", "versions", "hob"];
 /// The files of the Debian package.
 const DEBIAN_LIST: &str = "/var/lib/dpkg/info/hob.list";
 
@@ -87,15 +84,22 @@ impl Origin {
     /// Returns the command that upgrades.
     pub fn upgrade(&self) -> String {
         match self {
-            Origin::Npm => "npm install -g hob@latest".to_owned(),
-            Origin::Uv => "uv tool upgrade hob".to_owned(),
-            Origin::Pipx => "pipx upgrade hob".to_owned(),
-            Origin::Pip(python) => format!("{} -m pip install --upgrade hob", python.display()),
-            Origin::Homebrew => "brew upgrade hob".to_owned(),
-            Origin::Debian => "sudo apt-get install --only-upgrade hob".to_owned(),
-            Origin::Checkout(root) => {
-                format!("git -C {0} pull && {0}/hob-up", root.display())
+            Origin::Npm => "npm install -g FILE.tgz, with the newer package's file".to_owned(),
+            Origin::Uv => {
+                "uv tool install --force FILE.whl, with the newer package's file".to_owned()
             }
+            Origin::Pipx => {
+                "pipx install --force FILE.whl, with the newer package's file".to_owned()
+            }
+            Origin::Pip(python) => {
+                let python = python.display();
+                format!("{python} -m pip install --upgrade FILE.whl, with the newer package's file")
+            }
+            Origin::Homebrew => {
+                "brew reinstall --formula ./hob.rb, with the newer formula".to_owned()
+            }
+            Origin::Debian => "sudo dpkg -i FILE.deb, with the newer package's file".to_owned(),
+            Origin::Checkout(root) => format!("git -C '{0}' pull && '{0}/hob-up'", root.display()),
             Origin::CargoInstall => {
                 "cargo install --locked --path crates/hob --profile dist, in your checkout"
                     .to_owned()
@@ -104,53 +108,17 @@ impl Origin {
         }
     }
 
-    /// Asks the source for its latest version. `None` if there is no source to ask.
+    /// Asks the source for its latest version. `None` if there is no source to ask: the packages are not published under
+    /// names of Hob's own yet, and a registry would answer for a stranger's package.
     pub fn latest(&self) -> anyhow::Result<Option<Latest>> {
-        let text = match self {
-            Origin::Npm => ask("npm", &["view", "hob", "version"])?,
-            // uv and pipx cannot look a version up. They install from where pip does.
-            Origin::Uv | Origin::Pipx => ask("python3", PIP_QUERY)?,
-            Origin::Pip(python) => ask(&python.display().to_string(), PIP_QUERY)?,
-            Origin::Homebrew => ask("brew", &["info", "--json=v2", "hob"])?,
-            Origin::Debian => ask("apt-cache", &["policy", "hob"])?,
-            Origin::Checkout(root) => {
-                let root = root.display().to_string();
-                let own = ask("git", &["-C", &root, "rev-parse", "HEAD"])?;
-                let remote =
-                    ask("git", &["-C", &root, "ls-remote", "--exit-code", "origin", "HEAD"])?;
-                let commit = remote.split_whitespace().next().unwrap_or_default().to_owned();
-                let is_newer = commit != own.trim();
-                let name = format!("commit {}", commit.get(..12).unwrap_or(&commit));
-                return Ok(Some(Latest { name, is_newer }));
-            }
-            Origin::CargoInstall | Origin::Archive => return Ok(None),
-        };
-        let found = self.version_in(&text);
-        let Some(found) = found else {
-            anyhow::bail!("{} knows no package of this name", self.name());
-        };
-        let is_newer = order(&found) > order(env!("CARGO_PKG_VERSION"));
-        Ok(Some(Latest { name: found, is_newer }))
-    }
-
-    /// Reads the version in the answer of a package manager.
-    fn version_in(&self, text: &str) -> Option<String> {
-        let found = match self {
-            Origin::Homebrew => {
-                let value: Value = serde_json::from_str(text).ok()?;
-                value["formulae"][0]["versions"]["stable"].as_str()?.to_owned()
-            }
-            Origin::Debian => {
-                text.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?.to_owned()
-            }
-            // hob (0.2.0)
-            Origin::Uv | Origin::Pipx | Origin::Pip(_) => {
-                let (_, rest) = text.split_once("hob (")?;
-                rest.split_once(')')?.0.to_owned()
-            }
-            _ => text.trim().to_owned(),
-        };
-        found.starts_with(|first: char| first.is_ascii_digit()).then_some(found)
+        let Origin::Checkout(root) = self else { return Ok(None) };
+        let root = root.display().to_string();
+        let remote = ask(&["-C", &root, "ls-remote", "--exit-code", "origin", "HEAD"])?;
+        let commit = remote.split_whitespace().next().unwrap_or_default();
+        // A checkout that has the commit, and perhaps others, needs no update.
+        let is_newer = ask(&["-C", &root, "merge-base", "--is-ancestor", commit, "HEAD"]).is_err();
+        let name = format!("commit {}", commit.get(..12).unwrap_or(commit));
+        Ok(Some(Latest { name, is_newer }))
     }
 }
 
@@ -172,20 +140,12 @@ fn has_wheel(prefix: &Path) -> bool {
     versions.any(|version| has_hob(&version.path().join("site-packages")))
 }
 
-/// Returns a key by which versions compare: `1.0.0-rc.1`, `1.0.0~rc.1` and `1.0.0rc1` come before `1.0.0`.
-fn order(version: &str) -> (Vec<u64>, bool, String) {
-    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
-    let (release, rest) = version.split_at(end);
-    let numbers = release.split('.').map(|part| part.parse().unwrap_or(0)).collect();
-    let rest = rest.trim_start_matches(['-', '~', '.']).replace('.', "");
-    (numbers, rest.is_empty(), rest)
-}
-
-/// Runs a package manager and returns what it printed.
-fn ask(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let line = format!("{program} {}", arguments.join(" "));
+/// Runs Git and returns what it printed.
+fn ask(arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new("git");
+    // What lies in the current folder must not have a say.
+    command.args(arguments).current_dir("/").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let line = format!("git {}", arguments.join(" "));
     let output = run_within(command, QUERY_TIMEOUT)
         .map_err(|error| anyhow::anyhow!("cannot run `{line}`: {error}"))?;
     if !output.status.success() {
@@ -224,40 +184,5 @@ mod tests {
         ] {
             assert_eq!(Origin::find(Path::new(path), "/.\n/usr/bin/hob\n"), origin, "{path}");
         }
-    }
-
-    #[test]
-    fn versions_are_read_from_the_answers_of_package_managers() {
-        let pip = Origin::Pip(PathBuf::from("python3"));
-        let policy = "hob:\n  Installed: 0.1.0\n  Candidate: 0.2.0~rc.1\n  Version table:\n";
-        for (origin, text, version) in [
-            (Origin::Npm, "0.2.0\n", Some("0.2.0")),
-            (
-                pip.clone(),
-                "hob (0.2.0rc1)\nAvailable versions: 0.2.0rc1, 0.1.0\n",
-                Some("0.2.0rc1"),
-            ),
-            (Origin::Debian, policy, Some("0.2.0~rc.1")),
-            (Origin::Debian, "hob:\n  Candidate: (none)\n", None),
-            (
-                Origin::Homebrew,
-                r#"{"formulae": [{"versions": {"stable": "0.2.0"}}]}"#,
-                Some("0.2.0"),
-            ),
-            (Origin::Homebrew, r#"{"formulae": []}"#, None),
-            (pip, "", None),
-        ] {
-            assert_eq!(origin.version_in(text).as_deref(), version, "{text}");
-        }
-    }
-
-    #[test]
-    fn candidates_come_before_their_release() {
-        let sorted =
-            ["0.1.0", "0.2.0-rc.1", "0.2.0rc2", "0.2.0", "0.10.0", "1.0.0~beta.1", "1.0.0"];
-        for pair in sorted.windows(2) {
-            assert!(order(pair[0]) < order(pair[1]), "{pair:?}");
-        }
-        assert_eq!(order("0.2.0-rc.1"), order("0.2.0~rc.1"));
     }
 }
