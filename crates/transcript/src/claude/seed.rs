@@ -87,7 +87,11 @@ pub fn preamble(history: &[Message], prompt: &str) -> String {
                     Some(format!("(result: {text})"))
                 }
                 Block::ToolResult { content, .. } => Some(format!("(result: {content})")),
-                Block::Thinking { .. } | Block::Other(_) => None,
+                Block::Thinking { .. } => None,
+                Block::Other(value) => {
+                    let kind = value["type"].as_str().unwrap_or("block");
+                    Some(format!("(a block of type {kind}, which is not repeated here)"))
+                }
             })
             .collect();
         text.push_str(&format!("[{who}]: {}\n", parts.join("\n")));
@@ -134,5 +138,16 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn preamble_names_blocks_that_are_not_text() {
+        let image = json!({"type": "image", "source": {"type": "base64", "data": "aGk="}});
+        let message = json!({"role": "user", "content": [image, {"type": "text", "text": "look"}]});
+        let text = preamble(&[Message::parse(&message).unwrap()], "and now?");
+        assert!(
+            text.contains("(a block of type image, which is not repeated here)\nlook"),
+            "{text}"
+        );
     }
 }

@@ -44,6 +44,7 @@ pub(super) async fn prompt(
     app: &AppName,
     messages: &[Value],
 ) -> Result<Option<String>, Problem> {
+    refuse_addresses(messages)?;
     let Some(last) = messages.last().filter(|last| last["role"] == "user") else {
         return Ok(None);
     };
@@ -72,6 +73,34 @@ pub(super) async fn prompt(
         }
     }
     Ok(Some(prompt_with_files(&texts.join("\n\n"), &paths)))
+}
+
+/// Refuses images and documents that are only named, also in the history: the agent would not see them.
+fn refuse_addresses(messages: &[Value]) -> Result<(), Problem> {
+    for (index, message) in messages.iter().enumerate() {
+        refuse_addresses_in(&message["content"], &format!("messages[{index}].content"))?;
+    }
+    Ok(())
+}
+
+/// Refuses images and documents of a message or of a tool's result that are only named.
+pub(super) fn refuse_addresses_in(content: &Value, place: &str) -> Result<(), Problem> {
+    for (index, block) in content.as_array().into_iter().flatten().enumerate() {
+        let place = format!("{place}[{index}]");
+        let is_named = matches!(block["source"]["type"].as_str(), Some("url" | "file"));
+        match block["type"].as_str() {
+            Some("image" | "document") if is_named => return Err(not_data(&place)),
+            Some("tool_result") => {
+                refuse_addresses_in(&block["content"], &format!("{place}.content"))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn not_data(place: &str) -> Problem {
+    Problem::invalid(format!("{place}.source: must be base64 data; Hob does not fetch URLs"))
 }
 
 /// What an image or a document becomes.
@@ -131,9 +160,7 @@ fn file(source: &Value, kind: &str, place: &str) -> Result<Attached, Problem> {
             Ok(Attached::File { name: format!("{kind}.{ending}"), bytes })
         }
         (Some("text"), Some(data)) => Ok(Attached::Text(data.to_owned())),
-        _ => Err(Problem::invalid(format!(
-            "{place}.source: must be base64 data; Hob does not fetch URLs"
-        ))),
+        _ => Err(not_data(place)),
     }
 }
 
@@ -150,6 +177,18 @@ mod tests {
         let blocks = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         assert_eq!(out[0]["content"], blocks);
         assert_eq!((&out[1], &out[2]), (&said, &user("c")));
+    }
+
+    #[test]
+    fn images_that_are_only_named_are_refused_everywhere() {
+        let far = json!({"type": "image", "source": {"type": "url", "url": "http://x/y.png"}});
+        let near = json!({"type": "image", "source": {"type": "base64", "data": "aGk="}});
+        let result = |content: &Value| json!({"type": "tool_result", "content": [content]});
+        let check = |block: Value| refuse_addresses(&[json!({"role": "user", "content": [block]})]);
+        assert!(check(near.clone()).is_ok() && check(result(&near)).is_ok());
+        let place = |block: Value| check(block).unwrap_err().message().to_owned();
+        assert!(place(far.clone()).starts_with("messages[0].content[0].source:"));
+        assert!(place(result(&far)).starts_with("messages[0].content[0].content[0].source:"));
     }
 
     #[test]

@@ -215,8 +215,12 @@ fn anthropic_messages(
                 out.push(json!({"role": "assistant", "content": said}));
             }
             Some("tool") => {
+                let content = match &message["content"] {
+                    parts @ Value::Array(_) => Value::Array(blocks(parts, &place)?),
+                    text => text.clone(),
+                };
                 let result = json!({"type": "tool_result", "tool_use_id": message["tool_call_id"],
-                    "content": message["content"]});
+                    "content": content});
                 out.push(json!({"role": "user", "content": [result]}));
             }
             _ => return Err(wrong("role: it must be system, developer, user, assistant or tool")),
