@@ -17,6 +17,9 @@ pub enum SessionCommand {
         /// The fields of the form that the request has.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Value>,
+        /// What the caller tells the agent with a rejection.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
     },
     /// Returns the result of a call of one of the caller's own tools.
     ToolResult {
@@ -89,6 +92,7 @@ mod tests {
             request: "1".to_owned(),
             option: "yes".to_owned(),
             content,
+            message: None,
         };
         let filled = r#"{"want":"answer","request":"1","option":"yes","content":{"a":1}}"#;
         for (command, json) in [

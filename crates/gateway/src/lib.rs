@@ -19,6 +19,7 @@ mod event_log;
 mod expiry;
 mod extract;
 mod held_body;
+mod idempotency;
 mod message_batches;
 mod openapi;
 mod origin_guard;

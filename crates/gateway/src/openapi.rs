@@ -46,7 +46,7 @@ use crate::routes::{console, files, health, mcp, metrics, run};
         managed::environments::list, managed::environments::get, managed::environments::update,
         managed::environments::archive, managed::environments::delete, managed::sessions::create, managed::sessions::list,
         managed::sessions::get, managed::sessions::update, managed::sessions::archive, managed::sessions::delete,
-        managed::events::send, managed::events::list, managed::events::stream, memory_stores::stores::create,
+        managed::send::send, managed::events::list, managed::events::follow, memory_stores::stores::create,
         memory_stores::stores::list, memory_stores::stores::get, memory_stores::stores::update,
         memory_stores::stores::archive, memory_stores::stores::delete, memory_stores::memories::create,
         memory_stores::memories::list, memory_stores::memories::get, memory_stores::memories::update,

@@ -142,7 +142,7 @@ fn conversation_routes() -> Router<Arc<Gateway>> {
 
 /// The routes of Anthropic's Managed Agents.
 fn anthropic_session_routes() -> Router<Arc<Gateway>> {
-    use agent_sessions::anthropic::{environments, events, sessions};
+    use agent_sessions::anthropic::{environments, events, send, sessions};
     Router::new()
         .route("/environments", get(environments::list).post(environments::create))
         .route(
@@ -153,8 +153,8 @@ fn anthropic_session_routes() -> Router<Arc<Gateway>> {
         .route("/sessions", get(sessions::list).post(sessions::create))
         .route("/sessions/{id}", get(sessions::get).post(sessions::update).delete(sessions::delete))
         .route("/sessions/{id}/archive", post(sessions::archive))
-        .route("/sessions/{id}/events", get(events::list).post(events::send))
-        .route("/sessions/{id}/events/stream", get(events::stream))
+        .route("/sessions/{id}/events", get(events::list).post(send::send))
+        .route("/sessions/{id}/events/stream", get(events::follow))
 }
 
 /// The routes of Anthropic's memory stores.

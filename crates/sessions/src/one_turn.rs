@@ -75,7 +75,12 @@ impl OneTurn {
                 AgentEvent::PermissionRequested(ask) => {
                     let option = rejection(&ask);
                     let request = ask.id;
-                    agent.send(AgentCommand::AnswerPermission { request, option, content: None });
+                    agent.send(AgentCommand::AnswerPermission {
+                        request,
+                        option,
+                        content: None,
+                        message: None,
+                    });
                 }
                 AgentEvent::TurnEnded(Ok(stop_reason)) => {
                     let usage = reader.usage(&mut 0.0);

@@ -207,7 +207,8 @@ pub fn stream_event(block: &str) -> Option<StreamEvent> {
     let mut has_data = false;
     for line in block.lines() {
         match line.split_once(':').map(|(name, value)| (name, value.trim_start_matches(' '))) {
-            Some(("id", value)) => event.id = value.parse().ok()?,
+            // The streams of `/v1` have ids that are no numbers.
+            Some(("id", value)) => event.id = value.parse().unwrap_or_default(),
             Some(("event", value)) => event.kind = value.to_owned(),
             Some(("data", value)) => {
                 if std::mem::replace(&mut has_data, true) {

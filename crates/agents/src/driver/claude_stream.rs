@@ -148,11 +148,11 @@ impl Translator {
                 self.requests += 1;
                 Some(stream_json::interrupt_request(&format!("hob-{}", self.requests)))
             }
-            AgentCommand::AnswerPermission { request, option, .. } => {
+            AgentCommand::AnswerPermission { request, option, message, .. } => {
                 let input = self.asked.remove(&request)?;
                 Some(match option.as_deref() {
                     Some("allow") => stream_json::allow_response(&request, &input),
-                    _ => stream_json::deny_response(&request),
+                    _ => stream_json::deny_response(&request, message.as_deref()),
                 })
             }
             AgentCommand::Close => None,
@@ -323,17 +323,22 @@ mod tests {
         assert!(
             matches!(&said[1], AgentEvent::PermissionRequested(ask) if ask.id == "r1" && ask.options.len() == 2)
         );
-        let answer = |option: &str| AgentCommand::AnswerPermission {
+        let answer_with = |option: &str, message: Option<&str>| AgentCommand::AnswerPermission {
             request: "r1".into(),
             option: Some(option.into()),
             content: None,
+            message: message.map(str::to_owned),
         };
+        let answer = |option: &str| answer_with(option, None);
         let allowed = translator.command(answer("allow")).unwrap();
         assert_eq!(allowed["response"]["response"]["updatedInput"], json!({"command": "x"}));
         assert!(translator.command(answer("allow")).is_none(), "a request is answered once");
         translator.record(&request);
         let denied = translator.command(answer("reject")).unwrap();
         assert_eq!(denied["response"]["response"]["behavior"], "deny");
+        translator.record(&request);
+        let denied = translator.command(answer_with("reject", Some("use rm -i"))).unwrap();
+        assert_eq!(denied["response"]["response"]["message"], "use rm -i");
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub enum AgentCommand {
         option: Option<String>,
         /// The fields of the form that the request has.
         content: Option<Value>,
+        /// What the user tells the agent with a rejection. Only Claude Code's stream-json has a field for it.
+        message: Option<String>,
     },
     /// End the conversation for good.
     Close,

@@ -114,7 +114,12 @@ impl Actor {
             AgentEvent::PermissionRequested(ask) => {
                 let option = rejection(&ask);
                 let request = ask.id;
-                self.host.tell(AgentCommand::AnswerPermission { request, option, content: None });
+                self.host.tell(AgentCommand::AnswerPermission {
+                    request,
+                    option,
+                    content: None,
+                    message: None,
+                });
             }
             AgentEvent::Exited(gone) => {
                 tracing::warn!(session = %handle.id, how = gone.status, "an idle agent ended");

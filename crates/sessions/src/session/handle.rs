@@ -79,6 +79,8 @@ pub(super) struct PermissionAnswer {
     pub option: String,
     /// The fields of the form that the request has.
     pub content: Option<Value>,
+    /// What the caller tells the agent with a rejection.
+    pub message: Option<String>,
 }
 
 struct HandleState {
@@ -281,6 +283,7 @@ impl SessionHandle {
         ask: &str,
         option: &str,
         content: Option<Value>,
+        message: Option<String>,
     ) -> Result<(), AnswerError> {
         let mut state = self.state();
         let open = state.asks.get(ask).ok_or(AnswerError::UnknownRequest)?;
@@ -290,7 +293,8 @@ impl SessionHandle {
         };
         permission::check_content(open, offer, content.as_ref())
             .map_err(AnswerError::InvalidContent)?;
-        let answer = PermissionAnswer { ask: ask.to_owned(), option: offer.id.clone(), content };
+        let (ask_id, option) = (ask.to_owned(), offer.id.clone());
+        let answer = PermissionAnswer { ask: ask_id, option, content, message };
         state.asks.remove(ask);
         let _ = self.answers.send(answer);
         Ok(())

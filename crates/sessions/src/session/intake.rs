@@ -59,11 +59,17 @@ impl TurnIntake {
             // request.
             Destination::Closed => {
                 self.context.session(app, id).await?;
-                return self.find_repeat(app, id, &request).await?.ok_or(SessionError::Closed);
+                let repeat = match &request.idempotency {
+                    Some(key) => self.find_repeat(app, id, key).await?,
+                    None => None,
+                };
+                return repeat.ok_or(SessionError::Closed);
             }
         };
         // A repeat costs nothing; any other request counts against the limits.
-        if let Some(turn) = self.find_repeat(app, id, &request).await? {
+        if let Some(key) = &request.idempotency
+            && let Some(turn) = self.find_repeat(app, id, key).await?
+        {
             return Ok(turn);
         }
         self.check_limits(app, id).await?;
@@ -126,13 +132,12 @@ impl TurnIntake {
     }
 
     /// Returns the turn that was accepted earlier under the same idempotency key, if any.
-    async fn find_repeat(
+    pub async fn find_repeat(
         &self,
         app: &AppName,
         id: &SessionId,
-        request: &TurnRequest,
+        key: &IdempotencyKey,
     ) -> Result<Option<u32>, SessionError> {
-        let Some(key) = &request.idempotency else { return Ok(None) };
         match self.context.store().find_repeat(app, id, key).await? {
             Some(Repeat::Same(turn)) => Ok(Some(turn)),
             Some(Repeat::OtherRequest) => Err(SessionError::OtherBody),

@@ -57,8 +57,8 @@ impl LocalSessions {
                 let now = self.close(handle).await?;
                 Ok(CommandOutcome::Closed { now })
             }
-            SessionCommand::Answer { request, option, content } => {
-                answer(handle, &request, &option, content)?;
+            SessionCommand::Answer { request, option, content, message } => {
+                answer(handle, &request, &option, content, message)?;
                 Ok(CommandOutcome::Answered)
             }
             SessionCommand::ToolResult { call, content, is_error } => {
@@ -270,8 +270,9 @@ fn answer(
     request: &str,
     option: &str,
     content: Option<Value>,
+    message: Option<String>,
 ) -> Result<(), SessionError> {
-    handle.answer(request, option, content).map_err(|error| match error {
+    handle.answer(request, option, content, message).map_err(|error| match error {
         AnswerError::UnknownRequest => SessionError::NotFound,
         AnswerError::UnknownOption { options } => {
             SessionError::Invalid(format!("option: must be one of {}", options.join(", ")))

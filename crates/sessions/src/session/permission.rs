@@ -21,6 +21,8 @@ pub(super) struct Settled {
     pub option: Option<String>,
     /// The fields of the form that the request has.
     pub content: Option<Value>,
+    /// What the caller tells the agent with a rejection.
+    pub message: Option<String>,
     /// Who decided.
     pub by: &'static str,
 }
@@ -28,7 +30,7 @@ pub(super) struct Settled {
 impl Settled {
     /// An answer without a form.
     pub fn by(by: &'static str, option: Option<String>) -> Settled {
-        Settled { option, content: None, by }
+        Settled { option, content: None, message: None, by }
     }
 }
 
@@ -50,6 +52,9 @@ pub(super) fn answered_event(turn: u32, request: &str, answer: &Settled) -> NewE
         "option": answer.option, "by": answer.by});
     if let Some(content) = &answer.content {
         body["content"] = content.clone();
+    }
+    if let Some(message) = &answer.message {
+        body["message"] = json!(message);
     }
     audit_event(EventKind::Permission, Some(turn), body)
 }

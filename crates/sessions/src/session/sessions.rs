@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hob_domain::session::{
-    EventRange, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
-    TurnRange, TurnState, UsageDay,
+    EventRange, IdempotencyKey, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
+    SessionTurn, TurnRange, TurnState, UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
 use serde_json::Value;
@@ -113,6 +113,16 @@ impl Sessions {
         self.parts.context.detach(change).await
     }
 
+    /// Returns the turn that was accepted earlier under the same idempotency key, if any.
+    pub async fn find_repeat(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<u32>, SessionError> {
+        self.parts.intake.find_repeat(app, id, key).await
+    }
+
     /// Counts a turn of an app outside of any session, or refuses it by the app's limits.
     pub async fn check_app(&self, app: &AppName) -> Result<(), SessionError> {
         self.parts.intake.check_app(app).await
@@ -159,9 +169,10 @@ impl Sessions {
         request: &str,
         option: &str,
         content: Option<Value>,
+        message: Option<String>,
     ) -> Result<(), SessionError> {
         let (request, option) = (request.to_owned(), option.to_owned());
-        let command = SessionCommand::Answer { request, option, content };
+        let command = SessionCommand::Answer { request, option, content, message };
         let outcome = self.execute(app, id, command).await?;
         outcome.map(drop).ok_or(SessionError::NotFound)
     }

@@ -274,9 +274,9 @@ impl<'a> TurnRunner<'a> {
                         return Ok(outcome);
                     }
                 }
-                TurnStep::Answered(PermissionAnswer { ask, option, content }) => {
+                TurnStep::Answered(PermissionAnswer { ask, option, content, message }) => {
                     progress.asks.remove(&ask);
-                    let answer = Settled { option: Some(option), content, by: "caller" };
+                    let answer = Settled { option: Some(option), content, message, by: "caller" };
                     self.settle_request(&progress, &ask, answer).await;
                 }
                 TurnStep::ToolCalled(call) => {
@@ -450,9 +450,9 @@ impl<'a> TurnRunner<'a> {
     async fn settle_request(&mut self, progress: &TurnProgress, ask: &str, answer: Settled) {
         self.host.handle.close_request(ask);
         let event = permission::answered_event(progress.turn, ask, &answer);
-        let Settled { option, content, .. } = answer;
+        let Settled { option, content, message, .. } = answer;
         let request = ask.to_owned();
-        self.host.tell(AgentCommand::AnswerPermission { request, option, content });
+        self.host.tell(AgentCommand::AnswerPermission { request, option, content, message });
         self.record(event).await;
     }
 

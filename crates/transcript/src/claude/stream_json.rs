@@ -140,9 +140,11 @@ pub fn allow_response(request: &str, input: &Value) -> Value {
     control_response(request, &json!({"behavior": "allow", "updatedInput": input}))
 }
 
-/// Returns an answer that denies a tool call.
-pub fn deny_response(request: &str) -> Value {
-    control_response(request, &json!({"behavior": "deny", "message": "This was not allowed."}))
+/// Returns an answer that denies a tool call. The model reads the message.
+pub fn deny_response(request: &str, message: Option<&str>) -> Value {
+    let message = message.filter(|text| !text.trim().is_empty());
+    let message = message.unwrap_or("This was not allowed.");
+    control_response(request, &json!({"behavior": "deny", "message": message}))
 }
 
 fn control_response(request: &str, response: &Value) -> Value {

@@ -175,7 +175,7 @@ impl AcpAgent {
                     asked.answer(None, None);
                 }
             }
-            AgentCommand::AnswerPermission { request, option, content } => {
+            AgentCommand::AnswerPermission { request, option, content, .. } => {
                 if let Some(asked) = self.asked.remove(&request) {
                     asked.answer(option, content);
                 }

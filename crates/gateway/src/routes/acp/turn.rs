@@ -78,9 +78,9 @@ async fn ask_permission(connection: &Connection, id: &SessionId, asked: Value) {
     let mut chosen = acp_protocol::chosen(&answer);
     let content = chosen.get_mut("content").map(Value::take);
     let option = chosen["option"].as_str().unwrap_or_default();
-    let answered = sessions.answer(connection.app(), id, request, option, content).await;
+    let answered = sessions.answer(connection.app(), id, request, option, content, None).await;
     if let Err(SessionError::Invalid(error)) = answered {
         tracing::debug!(%error, session = %id, "a client's answer does not fit its question");
-        let _ = sessions.answer(connection.app(), id, request, "reject_once", None).await;
+        let _ = sessions.answer(connection.app(), id, request, "reject_once", None, None).await;
     }
 }

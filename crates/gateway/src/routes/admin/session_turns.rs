@@ -194,7 +194,7 @@ pub(crate) async fn permit(
     JsonBody(body): JsonBody<PermissionBody>,
 ) -> Result<Json<PermissionAnswer>, ApiError> {
     let (app, id) = whose(&gateway, &id).await?;
-    gateway.sessions.answer(&app, &id, &request, &body.option, body.content).await?;
+    gateway.sessions.answer(&app, &id, &request, &body.option, body.content, None).await?;
     let detail = json!({"request_id": request, "option": body.option});
     audit_log::record(&gateway, "permission", id.as_str(), detail).await;
     Ok(Json(PermissionAnswer { ok: true }))

@@ -89,7 +89,7 @@ pub(crate) async fn permit(
 ) -> Result<Json<PermissionAnswer>, ApiError> {
     gateway
         .sessions
-        .answer(&app.name, &session_id(&id)?, &request, &body.option, body.content)
+        .answer(&app.name, &session_id(&id)?, &request, &body.option, body.content, None)
         .await?;
     Ok(Json(PermissionAnswer { ok: true }))
 }

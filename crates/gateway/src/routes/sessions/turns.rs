@@ -7,10 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
-use hob_domain::secret;
-use hob_domain::session::{IdempotencyKey, SessionId, SessionTurn, TurnState};
+use hob_domain::session::{SessionId, SessionTurn, TurnState};
 use hob_sessions::session::TurnSubmission;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::shapes::{TurnAnswer, TurnBody, TurnTaken, failure_code};
@@ -21,6 +19,7 @@ use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::extract::session_id::session_id;
 use crate::held_body::hold;
+use crate::idempotency::idempotency;
 use crate::state::Gateway;
 
 /// How long a chosen turn may take until it is noted as running.
@@ -28,8 +27,6 @@ const TURN_START_DELAY: Duration = Duration::from_millis(500);
 
 /// How long answers may take after running work has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Maximum length of an idempotency key, in bytes.
-const KEY_LIMIT: usize = 255;
 
 /// Runs a turn and answers when it ends.
 ///
@@ -152,19 +149,6 @@ fn failure(turn: &SessionTurn) -> Option<ApiError> {
     let code = failure_code(turn.state)?;
     let message = turn.error.clone().unwrap_or_else(|| "the turn failed".to_owned());
     Some(ApiError::Turn { code, message })
-}
-
-fn idempotency(headers: &HeaderMap, body: &TurnBody) -> Result<Option<IdempotencyKey>, ApiError> {
-    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= KEY_LIMIT);
-    let key = key.ok_or_else(|| {
-        ApiError::bad_request(format!(
-            "Idempotency-Key: must be 1 to {KEY_LIMIT} printable ASCII characters"
-        ))
-    })?;
-    let text = serde_json::to_vec(body).map_err(|error| ApiError::Internal(error.to_string()))?;
-    let digest = secret::hex(&Sha256::digest(text));
-    Ok(Some(IdempotencyKey { key: key.to_owned(), digest }))
 }
 
 fn prefers_async(headers: &HeaderMap) -> bool {

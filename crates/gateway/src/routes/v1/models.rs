@@ -57,12 +57,15 @@ pub(crate) async fn list(
     }
 }
 
-/// Returns one model.
+/// Returns a model of the list, or one whose name Hob passes on to an installed agent.
+///
+/// The latter are full names of Claude's models, and an agent with its model, such as `codex/gpt-5`. Hob does not know
+/// which of them exist.
 #[utoipa::path(get, path = "/v1/models/{model}", tag = "v1", operation_id = "get_model", security(("token" = [])),
     params(("model" = String, Path, description = "The name.")), responses(
     (status = 200, description = "The model.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "The list has no model of this name.", body = Object),
+    (status = 404, description = "Hob has no such model, and passes no such name on.", body = Object),
     (status = 500, description = "Internal error; see Hob's log.", body = Object),
 ))]
 pub(crate) async fn get(
@@ -72,10 +75,7 @@ pub(crate) async fn get(
     name: Result<ApiPath<String>, ApiError>,
 ) -> Response {
     let dialect = Dialect::of(&headers);
-    let is_known = |name: &str| {
-        ALIASES.contains(&name) || installed_agents(&gateway).any(|agent| agent == name)
-    };
-    let found = caller.and(name).and_then(|ApiPath(name)| match is_known(&name) {
+    let found = caller.and(name).and_then(|ApiPath(name)| match is_known(&gateway, &name) {
         true => Ok(model(dialect, &name)),
         false => Err(ApiError::NotFound(
             "no such model; GET /v1/models lists the available ones".to_owned(),
@@ -100,6 +100,23 @@ fn installed_agents(gateway: &Gateway) -> impl Iterator<Item = &str> {
     other_agents(gateway).filter(move |(_, spec)| is_installed(spec)).map(|(name, _)| name)
 }
 
+/// Returns whether a name is in the list, or is passed on to an agent that is installed.
+fn is_known(gateway: &Gateway, name: &str) -> bool {
+    let is_agent = |name: &str| installed_agents(gateway).any(|agent| agent == name);
+    let is_of_agent =
+        |(agent, model): (&str, &str)| !model.is_empty() && (agent == DEFAULT || is_agent(agent));
+    let can_be_passed_on = name.len() <= NAME_LIMIT && !name.contains(char::is_control);
+    ALIASES.contains(&name)
+        || is_agent(name)
+        || can_be_passed_on && (is_full_name(name) || name.split_once('/').is_some_and(is_of_agent))
+}
+
+/// Returns whether a name is one of Claude's full names, which begin alike, also with a cloud's prefix.
+fn is_full_name(name: &str) -> bool {
+    let name = name.rsplit_once("anthropic.").map_or(name, |(_, name)| name);
+    name.strip_prefix("claude-").is_some_and(|rest| !rest.is_empty())
+}
+
 fn is_claude(driver: Driver) -> bool {
     matches!(driver, Driver::ClaudeTui | Driver::ClaudeStream)
 }
@@ -107,11 +124,13 @@ fn is_claude(driver: Driver) -> bool {
 fn model(dialect: Dialect, name: &str) -> Value {
     match dialect {
         Dialect::OpenAi => {
-            let owner = if ALIASES.contains(&name) { "anthropic" } else { "hob" };
+            let is_claudes = ALIASES.contains(&name) || is_full_name(name);
+            let owner = if is_claudes { "anthropic" } else { "hob" };
             json!({"id": name, "object": "model", "created": 0, "owned_by": owner})
         }
         Dialect::Anthropic => json!({"type": "model", "id": name, "display_name": name,
-            "created_at": "1970-01-01T00:00:00Z"}),
+            "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active", "deprecated_at": null,
+            "retires_at": null, "line": null}),
     }
 }
 

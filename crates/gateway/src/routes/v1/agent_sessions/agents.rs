@@ -1,7 +1,8 @@
 //! Agents of the vendors' APIs: a name for a model, a system prompt and tools, in versions.
 
 use hob_agents::client_tools::ClientTool;
-use hob_domain::session::Permissions;
+use hob_agents::mcp_servers::{self, McpTransport};
+use hob_domain::session::{Permissions, SessionSetup};
 use hob_domain::{AgentName, AppName, DocumentKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -77,6 +78,30 @@ impl From<ToolPermissions> for Permissions {
 }
 
 impl AgentTools {
+    /// Returns the tools of a session that Hob's own API created.
+    pub fn of_setup(setup: &SessionSetup) -> AgentTools {
+        let servers: Vec<mcp_servers::McpServer> =
+            serde_json::from_value(setup.mcp_servers.clone()).unwrap_or_default();
+        let client = mcp_servers::client_tools(&servers);
+        let custom = |tool: &ClientTool| {
+            json!({"type": "custom", "name": tool.name, "description": tool.description,
+                "input_schema": tool.input_schema})
+        };
+        let listed = client.iter().map(custom).collect();
+        let http = servers.into_iter().filter_map(|server| match server.transport {
+            McpTransport::Http { url, .. } => {
+                Some(McpServer { name: server.name, url, headers: Map::new() })
+            }
+            _ => None,
+        });
+        let permissions = match setup.permissions {
+            Permissions::Allow => ToolPermissions::Allow,
+            Permissions::Ask => ToolPermissions::Ask,
+            Permissions::Deny => ToolPermissions::Deny,
+        };
+        AgentTools { listed, client, mcp_servers: http.collect(), permissions }
+    }
+
     /// Removes the headers of MCP servers, which may hold credentials.
     pub fn forget_headers(&mut self) {
         self.mcp_servers.iter_mut().for_each(|server| server.headers.clear());

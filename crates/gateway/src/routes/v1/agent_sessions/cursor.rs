@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use hob_domain::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::items_page::{cut, list};
@@ -48,6 +49,31 @@ impl Query {
         values.flat_map(|(_, value)| value.split(',')).filter(|value| !value.is_empty()).collect()
     }
 
+    /// Returns the keys and values of a table: `name[key]=value`.
+    pub fn within(&self, name: &str) -> Vec<(&str, &str)> {
+        let pairs = self.pairs.iter().filter_map(|(full, value)| {
+            let key = full.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
+            Some((key, value.as_str()))
+        });
+        pairs.collect()
+    }
+
+    /// Returns the times that the caller wants: `name[gte]=2026-01-01T00:00:00Z`, `gt`, `lt` and `lte`.
+    pub fn times(&self, name: &str) -> Result<TimeRange, ApiError> {
+        let mut range = TimeRange::default();
+        for (bound, text) in self.within(name) {
+            let known = COMPARISONS.iter().find(|(word, _)| *word == bound);
+            let Some((_, holds)) = known else {
+                let text = format!("{name}[{bound}]: must be gt, gte, lt or lte");
+                return Err(ApiError::bad_request(text));
+            };
+            let wrong =
+                |_| ApiError::bad_request(format!("{name}[{bound}]: must be a time in RFC 3339"));
+            range.bounds.push((*holds, text.parse().map_err(wrong)?));
+        }
+        Ok(range)
+    }
+
     /// Returns a switch; off if it is absent.
     pub fn is_set(&self, name: &str) -> Result<bool, ApiError> {
         match self.get(name) {
@@ -72,6 +98,35 @@ impl Query {
             "asc" => Ok(false),
             _ => Err(ApiError::bad_request("order: must be asc or desc")),
         }
+    }
+}
+
+/// A comparison of a time with a bound.
+type Comparison = fn(&Timestamp, &Timestamp) -> bool;
+
+/// The comparisons of queries.
+const COMPARISONS: [(&str, Comparison); 4] = [
+    ("gt", |at, bound| at > bound),
+    ("gte", |at, bound| at >= bound),
+    ("lt", |at, bound| at < bound),
+    ("lte", |at, bound| at <= bound),
+];
+
+/// The times that a caller wants.
+#[derive(Default)]
+pub(crate) struct TimeRange {
+    bounds: Vec<(Comparison, Timestamp)>,
+}
+
+impl TimeRange {
+    pub fn contains(&self, at: Timestamp) -> bool {
+        self.bounds.iter().all(|(holds, bound)| holds(&at, bound))
+    }
+
+    /// Returns whether a rendered time is in the range. Without bounds, everything is.
+    pub fn contains_rendered(&self, at: &Value) -> bool {
+        let at = at.as_str().and_then(|text| text.parse().ok());
+        self.bounds.is_empty() || at.is_some_and(|at| self.contains(at))
     }
 }
 
@@ -111,6 +166,26 @@ mod tests {
         let page = openai_page(items.clone(), &query(&[("after", "a"), ("limit", "1")])).unwrap();
         assert_eq!((ids(&page), &page["has_more"]), (vec!["b"], &json!(true)));
         assert!(openai_page(items, &query(&[("after", "x")])).is_err());
+    }
+
+    #[test]
+    fn times_are_compared_with_all_bounds() {
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let range = |pairs: &[(&str, &str)]| query(pairs).times("created_at");
+        let both = range(&[
+            ("created_at[gt]", "1970-01-01T00:00:01Z"),
+            ("created_at[lte]", "1970-01-01T01:00:03+01:00"),
+            ("other[gt]", "x"),
+        ]);
+        let both = both.unwrap();
+        let wanted: Vec<i64> = (0..6).filter(|at| both.contains(second(*at))).collect();
+        assert_eq!(wanted, [2, 3]);
+        assert!(both.contains_rendered(&json!("1970-01-01T00:00:02Z")));
+        assert!(!both.contains_rendered(&Value::Null));
+        assert!(range(&[]).unwrap().contains_rendered(&Value::Null));
+        assert!(range(&[("created_at[gt]", "yesterday")]).is_err());
+        assert!(range(&[("created_at[eq]", "1970-01-01T00:00:01Z")]).is_err());
+        assert_eq!(query(&[("m[a]", "1"), ("m", "2")]).within("m"), [("a", "1")]);
     }
 
     #[test]

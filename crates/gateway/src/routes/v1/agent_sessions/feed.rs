@@ -23,24 +23,40 @@ pub(super) async fn all_steps(
     id: &SessionId,
 ) -> Result<Vec<Step>, ApiError> {
     let mut fold = StepFold::default();
+    // Whole texts follow their parts.
+    let is_whole = |step: &Step| !matches!(step.kind, StepKind::Delta { .. });
+    let mut steps = fold_all(gateway, app, id, u64::MAX, &mut fold, is_whole).await?;
+    // A turn that runs without an event has started all the same.
+    let turns = gateway.sessions.turns_before(app, id, u32::MAX, RECENT_TURNS).await?;
+    let last = steps.last().map_or(0, |step| step.seq);
+    for turn in turns {
+        if let Some(started_at) = turn.started_at
+            && let Some(step) = fold.start_turn(turn.index, last, started_at)
+        {
+            steps.push(step);
+        }
+    }
+    Ok(steps)
+}
+
+/// Adds all events of a session up to `until` to `fold`, and returns the steps that are wanted.
+async fn fold_all(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+    until: u64,
+    fold: &mut StepFold,
+    is_wanted: impl Fn(&Step) -> bool,
+) -> Result<Vec<Step>, ApiError> {
     let mut steps = Vec::new();
     let mut after = 0;
-    loop {
+    while after < until {
         let range = EventRange::After { after, limit: PAGE_EVENTS };
         let events = gateway.sessions.events(app, id, range).await?;
         let Some(last) = events.last() else { break };
         after = last.seq;
-        let new = events.iter().flat_map(|event| fold.push(event));
-        // Whole texts follow their parts.
-        steps.extend(new.filter(|step| !matches!(step.kind, StepKind::Delta { .. })));
-    }
-    // A turn that runs without an event has started all the same.
-    let turns = gateway.sessions.turns_before(app, id, u32::MAX, RECENT_TURNS).await?;
-    for turn in turns {
-        if let Some(started_at) = turn.started_at
-            && let Some(step) = fold.start_turn(turn.index, after, started_at)
-        {
-            steps.push(step);
+        for event in events.iter().filter(|event| event.seq <= until) {
+            steps.extend(fold.push(event).into_iter().filter(&is_wanted));
         }
     }
     Ok(steps)
@@ -82,6 +98,15 @@ async fn fold_turn(
     }
 }
 
+/// Where a feed begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FeedStart {
+    /// With the running turn.
+    RunningTurn,
+    /// With the session.
+    Session,
+}
+
 /// The steps of a session from now on.
 pub(super) struct StepFeed {
     gateway: Arc<Gateway>,
@@ -92,24 +117,37 @@ pub(super) struct StepFeed {
 }
 
 impl StepFeed {
+    /// Opens a feed. Returns it with the steps before it, from `start` on: what renders the feed has to know them.
     pub async fn open(
         gateway: Arc<Gateway>,
         app: &AppName,
         session: &Session,
-    ) -> Result<StepFeed, ApiError> {
-        let id = &session.id;
-        let follow = gateway.sessions.follow(app, id, session.last_event).await?;
+        start: FeedStart,
+    ) -> Result<(StepFeed, Vec<Step>), ApiError> {
+        let (id, last_event) = (&session.id, session.last_event);
+        let follow = gateway.sessions.follow(app, id, last_event).await?;
         let mut fold = StepFold::default();
         let turns = gateway.sessions.turns_before(app, id, u32::MAX, RECENT_TURNS).await?;
         let open = turns.iter().find(|turn| !turn.state.is_over()).map(|turn| turn.index);
         // Turns that are over do not start again.
         let begun = open.map_or(session.turn_count, |turn| turn - 1);
-        fold.start_turn(begun, session.last_event, Timestamp::now());
-        if let Some(turn) = open {
-            fold_turn(&gateway, app, id, turn, session.last_event, &mut fold).await?;
-        }
-        let last_event = session.last_event;
-        Ok(StepFeed { gateway, follow, fold, last_event, ready: VecDeque::new() })
+        let steps = match (start, open) {
+            (FeedStart::Session, _) => {
+                let steps = fold_all(&gateway, app, id, last_event, &mut fold, |_| true).await?;
+                fold.start_turn(begun, last_event, Timestamp::now());
+                steps
+            }
+            (FeedStart::RunningTurn, Some(turn)) => {
+                fold.start_turn(begun, last_event, Timestamp::now());
+                fold_turn(&gateway, app, id, turn, last_event, &mut fold).await?
+            }
+            (FeedStart::RunningTurn, None) => {
+                fold.start_turn(begun, last_event, Timestamp::now());
+                Vec::new()
+            }
+        };
+        let feed = StepFeed { gateway, follow, fold, last_event, ready: VecDeque::new() };
+        Ok((feed, steps))
     }
 
     /// Returns the next step; `None` at the end of the session, when the server stops, or when the log can't be read.

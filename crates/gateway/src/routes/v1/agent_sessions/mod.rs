@@ -6,13 +6,16 @@
 
 mod agents;
 pub(crate) mod anthropic;
+mod body;
 mod cursor;
 mod feed;
 pub(crate) mod memory_stores;
 pub(crate) mod openai;
 mod prompt;
+mod repeats;
 mod respond;
 mod sessions;
 pub(crate) mod shared_paths;
 mod steps;
 mod tool_call;
+mod tool_shapes;

@@ -14,6 +14,24 @@ pub(super) struct Prompt {
     pub files: Vec<String>,
 }
 
+impl Prompt {
+    /// Joins messages that come one after another in a request: one turn answers them all.
+    pub fn joined(messages: impl IntoIterator<Item = Prompt>) -> Prompt {
+        let (mut texts, mut files) = (Vec::new(), Vec::new());
+        for message in messages {
+            texts.extend(Some(message.text).filter(|text| !text.is_empty()));
+            files.extend(message.files);
+        }
+        Prompt { text: texts.join("\n\n"), files }
+    }
+}
+
+/// Returns whether a file of a prompt is an image.
+pub(super) fn is_image(path: &str) -> bool {
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    ["png", "jpg", "jpeg", "gif", "webp"].iter().any(|image| ending.eq_ignore_ascii_case(image))
+}
+
 /// Reads content blocks in Anthropic's format.
 pub(super) async fn read(
     gateway: &Gateway,
@@ -49,8 +67,24 @@ pub(super) async fn read(
         }
     }
     let text = texts.join("\n\n");
-    if text.trim().is_empty() {
-        return Err(Problem::invalid(format!("{place}: must have a text")));
+    if text.trim().is_empty() && files.is_empty() {
+        return Err(Problem::invalid(format!("{place}: must have a text, an image or a document")));
     }
     Ok(Prompt { text, files })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_one_request_are_joined_in_order() {
+        let prompt =
+            |text: &str, file: &str| Prompt { text: text.to_owned(), files: vec![file.to_owned()] };
+        let joined = Prompt::joined([prompt("one", "a"), prompt("", "b"), prompt("two", "c")]);
+        assert_eq!(
+            (joined.text.as_str(), joined.files.as_slice()),
+            ("one\n\ntwo", ["a", "b", "c"].map(str::to_owned).as_slice())
+        );
+    }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use hob_domain::session::{EventKind, EventRange, Session, SessionId, SessionState};
+use hob_domain::session::{
+    EventKind, EventRange, IdempotencyKey, Session, SessionId, SessionState,
+};
 use hob_domain::{AppName, DocumentKind, Timestamp};
 use hob_sessions::session::{NewSession, TurnSubmission};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::agents::{self, AgentVersion};
+use super::agents::{self, AgentTools, AgentVersion};
 use super::memory_stores::attached::{self, AttachedStore};
 use super::prompt::Prompt;
 use crate::agent_catalog::CatalogEntry;
@@ -60,7 +62,7 @@ impl DescribedSession {
             system: setup.system.clone(),
             metadata: Map::new(),
             extra: Map::new(),
-            tools: Default::default(),
+            tools: AgentTools::of_setup(setup),
         })
     }
 
@@ -135,17 +137,18 @@ pub(super) async fn or_close<T>(
     result
 }
 
-/// Queues the first turns of a new session.
-pub(super) async fn submit_all(
+/// Queues the first turn of a new session, if there is a message.
+pub(super) async fn submit_first(
     gateway: &Gateway,
     app: &AppName,
     id: &SessionId,
-    prompts: Vec<Prompt>,
+    messages: Vec<Prompt>,
 ) -> Result<(), ApiError> {
-    for Prompt { text, files } in prompts {
-        let submitted = submit(gateway, app, id, text, files).await;
-        or_close(gateway, app, id, submitted).await?;
+    if messages.is_empty() {
+        return Ok(());
     }
+    let submitted = submit(gateway, app, id, Prompt::joined(messages), None).await;
+    or_close(gateway, app, id, submitted).await?;
     Ok(())
 }
 
@@ -247,10 +250,11 @@ pub(super) async fn submit(
     gateway: &Gateway,
     app: &AppName,
     id: &SessionId,
-    prompt: String,
-    files: Vec<String>,
+    prompt: Prompt,
+    idempotency: Option<IdempotencyKey>,
 ) -> Result<u32, ApiError> {
-    let ask = TurnSubmission { prompt, files, idempotency: None };
+    let Prompt { text, files } = prompt;
+    let ask = TurnSubmission { prompt: text, files, idempotency };
     Ok(gateway.sessions.submit(app, id, ask).await?)
 }
 

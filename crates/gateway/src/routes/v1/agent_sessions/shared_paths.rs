@@ -8,12 +8,13 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::cursor::Query;
-use super::respond::{Called, answer};
+use super::respond::{Called, answer, answer_noting};
 use super::{agents, anthropic, openai};
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::dialect::Dialect;
+use crate::routes::v1::ignored::IgnoredFields;
 use crate::state::Gateway;
 
 /// Creates an agent.
@@ -36,12 +37,14 @@ pub(crate) async fn create(
     let created = async {
         let Caller(app) = caller?;
         let JsonBody(body) = JsonBody::<Value>::from_request(request, &gateway).await?;
-        Ok(match dialect {
+        let ignored = ignored(dialect, &body);
+        let agent = match dialect {
             Dialect::Anthropic => anthropic::agents::create(&gateway, &app.name, body).await?,
             Dialect::OpenAi => openai::agents::create(&gateway, &app.name, body).await?,
-        })
+        };
+        Ok((agent, ignored))
     };
-    answer(dialect, created.await)
+    answer_noting(dialect, created.await)
 }
 
 /// Lists this app's agents.
@@ -50,7 +53,8 @@ pub(crate) async fn create(
         ("page" = Option<String>, Query, description = "Anthropic: `next_page` of the page before."),
         ("after" = Option<String>, Query, description = "OpenAI: the last agent of the page before."),
         ("order" = Option<String>, Query, description = "OpenAI: `desc` (the default) or `asc`."),
-        ("include_archived" = Option<bool>, Query, description = "Anthropic: also list archived ones.")), responses(
+        ("include_archived" = Option<bool>, Query, description = "Anthropic: also list archived ones."),
+        ("created_at[gte]" = Option<String>, Query, description = "Anthropic: only agents from this time on; also `lte`.")), responses(
     (status = 200, description = "The agents, newest first.", body = Object),
     (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
@@ -124,12 +128,24 @@ pub(crate) async fn update(
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         agents::find(&gateway, &app.name, &id).await?;
         let JsonBody(body) = JsonBody::<Value>::from_request(request, &gateway).await?;
-        Ok(match dialect {
+        let ignored = ignored(dialect, &body);
+        let agent = match dialect {
             Dialect::Anthropic => anthropic::agents::update(&gateway, &app.name, &id, body).await?,
             Dialect::OpenAi => openai::agents::update(&gateway, &app.name, &id, body).await?,
-        })
+        };
+        Ok((agent, ignored))
     };
-    answer(dialect, changed.await)
+    answer_noting(dialect, changed.await)
+}
+
+/// Returns the fields of an agent that have no effect.
+fn ignored(dialect: Dialect, agent: &Value) -> IgnoredFields {
+    let mut ignored = IgnoredFields::default();
+    match dialect {
+        Dialect::Anthropic => anthropic::agents::add_ignored(agent, "", &mut ignored),
+        Dialect::OpenAi => openai::agents::add_ignored(agent, "", &mut ignored),
+    }
+    ignored
 }
 
 /// Deletes an agent. Its sessions go on.

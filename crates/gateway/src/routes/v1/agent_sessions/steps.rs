@@ -48,6 +48,8 @@ pub(super) enum StepKind {
         /// The event number of the tool call.
         call: u64,
         is_allowed: bool,
+        /// What the caller told the agent with a denial.
+        message: Option<String>,
     },
     /// The agent called one of the caller's own tools.
     ClientToolUsed {
@@ -282,7 +284,8 @@ impl StepFold {
             let OpenRequest { call, allowing, .. } = self.requests.remove(place);
             let option = body["option"].as_str();
             let is_allowed = option.is_some_and(|option| allowing.iter().any(|one| one == option));
-            kinds.push(StepKind::PermissionAnswered { call, is_allowed });
+            let message = body["message"].as_str().map(str::to_owned);
+            kinds.push(StepKind::PermissionAnswered { call, is_allowed, message });
             return;
         }
         self.end_text(kinds);
@@ -362,7 +365,7 @@ mod tests {
             StepKind::ToolEnded { call, output, is_error } => {
                 format!("end {} {output} {is_error}", call.first)
             }
-            StepKind::PermissionAnswered { call, is_allowed } => {
+            StepKind::PermissionAnswered { call, is_allowed, .. } => {
                 format!("answered {call} {is_allowed}")
             }
             StepKind::ClientToolUsed { call, name, .. } => format!("client {call} {name}"),

@@ -10,8 +10,14 @@ use crate::error::ApiError;
 use crate::routes::v1::agent_sessions::agents::{
     self, AgentDocument, AgentTools, AgentVersion, McpServer, ToolPermissions,
 };
+use crate::routes::v1::agent_sessions::body::{parse, present};
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
+use crate::routes::v1::agent_sessions::tool_shapes;
+use crate::routes::v1::ignored::IgnoredFields;
 use crate::state::Gateway;
+
+/// The settings of a model that an agent keeps.
+const MODEL_SETTINGS: [&str; 3] = ["effort", "speed", "inference_geo"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,12 +53,6 @@ struct Update {
     skills: Option<Vec<Value>>,
     multiagent: Option<Value>,
     execution_identity: Option<Value>,
-}
-
-fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 pub(in super::super) async fn create(
@@ -127,17 +127,8 @@ pub(in super::super) async fn update(
         version.description = body.description.unwrap_or(version.description);
         version.system = body.system.unwrap_or(version.system);
         agents::merge_metadata(&mut version.metadata, body.metadata.unwrap_or_default())?;
-        if body.tools.is_some() || body.mcp_servers.is_some() {
-            let old = version.tools.clone();
-            let listed =
-                |server: &McpServer| json!({"type": "url", "name": server.name, "url": server.url});
-            let servers = old.mcp_servers.iter().map(listed).collect();
-            let new_tools =
-                body.tools.map_or_else(|| old.listed.clone(), Option::unwrap_or_default);
-            let servers = body.mcp_servers.map_or(servers, Option::unwrap_or_default);
-            version.tools = tools(Some(&new_tools), Some(&servers))?;
-            version.tools.keep_headers(&old);
-        }
+        let tools = body.tools.map(Option::unwrap_or_default);
+        change_tools(&mut version, tools, body.mcp_servers.map(Option::unwrap_or_default))?;
         document.add(version);
         Ok(())
     })
@@ -152,9 +143,11 @@ pub(in super::super) async fn list(
 ) -> Result<Value, ApiError> {
     let mut agents = Vec::new();
     let with_archived = query.is_set("include_archived")?;
+    let created = query.times("created_at")?;
     for entry in gateway.catalog.list(app, DocumentKind::Agent).await?.iter().rev() {
         let document = AgentDocument::of(entry)?;
-        if document.archived_at.is_none() || with_archived {
+        let is_shown = document.archived_at.is_none() || with_archived;
+        if is_shown && created.contains(entry.created_at) {
             agents.push(objects::agent(entry, &document, document.newest()));
         }
     }
@@ -195,16 +188,6 @@ pub(in super::super) async fn versions(
     Ok(json!({"data": data, "next_page": next}))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(body).map_err(|error| {
-        let path = error.path().to_string();
-        match path.as_str() {
-            "." => ApiError::bad_request(error.inner().to_string()),
-            _ => ApiError::bad_request(format!("{path}: {}", error.inner())),
-        }
-    })
-}
-
 fn check_name(name: &str) -> Result<(), ApiError> {
     match name.trim().is_empty() || name.len() > 256 {
         true => Err(ApiError::bad_request("name: must be 1 to 256 bytes")),
@@ -231,6 +214,13 @@ fn refuse_extras(
     }
 }
 
+/// Adds the fields of an agent that have no effect: Hob shows them, and the agent program decides by itself.
+pub(in super::super) fn add_ignored(agent: &Value, prefix: &str, ignored: &mut IgnoredFields) {
+    for name in MODEL_SETTINGS {
+        ignored.add(&format!("{prefix}model.{name}"), Some(&agent["model"][name]));
+    }
+}
+
 /// Reads a model: its name, or its configuration.
 pub(super) fn model(value: &Value) -> Result<(String, Map<String, Value>), ApiError> {
     let name = value.as_str().or_else(|| value["id"].as_str());
@@ -238,7 +228,7 @@ pub(super) fn model(value: &Value) -> Result<(String, Map<String, Value>), ApiEr
         name.ok_or_else(|| ApiError::bad_request("model: must be a name or an object with an id"))?;
     agents::check_model(name)?;
     let mut extra = Map::new();
-    for key in ["effort", "speed", "inference_geo"] {
+    for key in MODEL_SETTINGS {
         match &value[key] {
             Value::Null => {}
             Value::String(word) if key == "effort" => {
@@ -248,6 +238,23 @@ pub(super) fn model(value: &Value) -> Result<(String, Map<String, Value>), ApiEr
         }
     }
     Ok((name.to_owned(), extra))
+}
+
+/// Replaces the tools of an agent, its MCP servers, or both. What is not given stays.
+pub(super) fn change_tools(
+    version: &mut AgentVersion,
+    listed: Option<Vec<Value>>,
+    servers: Option<Vec<Value>>,
+) -> Result<(), ApiError> {
+    if listed.is_none() && servers.is_none() {
+        return Ok(());
+    }
+    let old = version.tools.clone();
+    let listed = listed.unwrap_or_else(|| tool_shapes::anthropic(&old));
+    let servers = servers.unwrap_or_else(|| tool_shapes::anthropic_servers(&old));
+    version.tools = tools(Some(&listed), Some(&servers))?;
+    version.tools.keep_headers(&old);
+    Ok(())
 }
 
 /// Reads the tools of an agent and its MCP servers.
@@ -272,7 +279,7 @@ pub(super) fn tools(
                 tools.client.push(client_tool(tool, "input_schema", &place)?);
                 tools.listed.push(tool.clone());
             }
-            Some("agent_toolset_20260401") => {
+            Some(tool_shapes::AGENT_TOOLSET) => {
                 let (policy, shown) = toolset(&place, tool)?;
                 asked = asked.max(Some(policy));
                 tools.listed.push(shown);
@@ -337,7 +344,7 @@ fn toolset(place: &str, tool: &Value) -> Result<(ToolPermissions, Value), ApiErr
         let mut shown = config.clone();
         shown["enabled"] = json!(true);
         shown["permission_policy"] = word(own);
-        if shown["type"].is_null() && tool["type"] == "agent_toolset_20260401" {
+        if shown["type"].is_null() && tool["type"] == tool_shapes::AGENT_TOOLSET {
             shown["type"] = config["name"].clone();
         }
         configs.push(shown);

@@ -14,6 +14,7 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::agents;
+use crate::routes::v1::agent_sessions::body::present;
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
 use crate::routes::v1::agent_sessions::respond::{Called, answer, time};
 use crate::routes::v1::dialect::Dialect;
@@ -24,7 +25,9 @@ use crate::state::Gateway;
 struct EnvironmentBody {
     name: Option<String>,
     config: Option<Value>,
-    description: Option<String>,
+    // A description that is null is cleared, one that is absent stays.
+    #[serde(default, deserialize_with = "present")]
+    description: Option<Option<String>>,
     metadata: Option<Map<String, Value>>,
     scope: Option<String>,
 }
@@ -47,12 +50,13 @@ pub(crate) async fn create(
     let created = async {
         let Caller(app) = caller?;
         let JsonBody(body) = JsonBody::<EnvironmentBody>::from_request(request, &gateway).await?;
+        check_scope(body.scope.as_deref())?;
         let name = body.name.clone().filter(|name| !name.trim().is_empty());
         let name = name.ok_or_else(|| ApiError::bad_request("name: must not be empty"))?;
         let metadata = body.metadata.unwrap_or_default();
         agents::check_metadata(&metadata)?;
         let stored = json!({"name": name, "config": config(body.config.as_ref())?,
-            "description": body.description, "metadata": metadata, "archived_at": null,
+            "description": body.description.flatten(), "metadata": metadata, "archived_at": null,
             "updated_at": time(Timestamp::now()), "scope": body.scope});
         let kind = DocumentKind::Environment;
         let entry = gateway.catalog.create(&app.name, kind, "env", stored).await?;
@@ -128,21 +132,28 @@ pub(crate) async fn update(
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         find(&gateway, &app.name, &id).await?;
         let JsonBody(body) = JsonBody::<EnvironmentBody>::from_request(request, &gateway).await?;
+        check_scope(body.scope.as_deref())?;
         let config = body.config.as_ref().map(|value| config(Some(value))).transpose()?;
         let apply = |stored: &mut Value| {
             if !stored["archived_at"].is_null() {
                 return Err(ApiError::bad_request("the environment is archived"));
             }
-            for (key, value) in [("name", body.name), ("description", body.description)] {
-                if let Some(value) = value {
-                    stored[key] = json!(value);
-                }
+            if let Some(name) = body.name {
+                stored["name"] = json!(name);
+            }
+            if let Some(description) = body.description {
+                stored["description"] = json!(description);
             }
             if let Some(config) = config {
                 stored["config"] = config;
             }
             if let Some(metadata) = stored["metadata"].as_object_mut() {
-                agents::merge_metadata(metadata, body.metadata.unwrap_or_default())?;
+                let mut changes = body.metadata.unwrap_or_default();
+                // An empty text removes a key here, as null does.
+                for value in changes.values_mut().filter(|value| value.as_str() == Some("")) {
+                    *value = Value::Null;
+                }
+                agents::merge_metadata(metadata, changes)?;
             }
             stored["updated_at"] = json!(time(Timestamp::now()));
             Ok(())
@@ -230,6 +241,14 @@ fn environment(entry: &CatalogEntry) -> Value {
     environment
 }
 
+/// Checks who sees an environment: all callers of the app.
+fn check_scope(scope: Option<&str>) -> Result<(), ApiError> {
+    match scope {
+        None | Some("organization") => Ok(()),
+        Some(_) => Err(ApiError::bad_request("scope: must be organization")),
+    }
+}
+
 /// Checks a configuration. Agents run on this machine, with its packages and its network.
 fn config(config: Option<&Value>) -> Result<Value, ApiError> {
     let wrong = |text: &str| Err(ApiError::bad_request(text));
@@ -240,7 +259,12 @@ fn config(config: Option<&Value>) -> Result<Value, ApiError> {
         None if config.is_null() => {}
         _ => return wrong("config.type: must be cloud or self_hosted"),
     }
-    if config["networking"]["type"] == "limited" {
+    let known = ["type", "networking", "packages"];
+    let mut fields = config.as_object().into_iter().flatten();
+    if let Some((field, _)) = fields.find(|(field, _)| !known.contains(&field.as_str())) {
+        return wrong(&format!("config.{field}: unknown field"));
+    }
+    if !matches!(config["networking"]["type"].as_str(), None | Some("unrestricted")) {
         return wrong("config.networking: Hob does not limit the network of an environment");
     }
     let managers = ["apt", "cargo", "gem", "go", "npm", "pip"];

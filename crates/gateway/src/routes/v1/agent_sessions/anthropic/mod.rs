@@ -5,4 +5,5 @@ pub(crate) mod environments;
 pub(crate) mod events;
 mod objects;
 mod render;
+pub(crate) mod send;
 pub(crate) mod sessions;

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::agent_catalog::CatalogEntry;
-use crate::routes::v1::agent_sessions::agents::{AgentDocument, AgentVersion, McpServer};
+use crate::routes::v1::agent_sessions::agents::{AgentDocument, AgentVersion};
 use crate::routes::v1::agent_sessions::memory_stores::attached::AttachedStore;
 use crate::routes::v1::agent_sessions::respond::time;
 use crate::routes::v1::agent_sessions::sessions::{Activity, DescribedSession};
+use crate::routes::v1::agent_sessions::tool_shapes;
 
 /// Renders a version of an agent.
 pub(super) fn agent(
@@ -24,9 +25,6 @@ pub(super) fn agent(
 
 /// Renders an agent as a session has it.
 fn snapshot(id: &str, version: &AgentVersion) -> Value {
-    let server =
-        |server: &McpServer| json!({"type": "url", "name": server.name, "url": server.url});
-    let servers: Vec<Value> = version.tools.mcp_servers.iter().map(server).collect();
     let mut model = json!({"id": version.model});
     for key in ["effort", "speed", "inference_geo"] {
         if let Some(value) = version.extra.get(key) {
@@ -35,7 +33,8 @@ fn snapshot(id: &str, version: &AgentVersion) -> Value {
     }
     json!({"id": id, "type": "agent", "version": version.version, "model": model,
         "name": version.name.as_deref().unwrap_or(id), "description": version.description,
-        "system": version.system, "tools": version.tools.listed, "mcp_servers": servers,
+        "system": version.system, "tools": tool_shapes::anthropic(&version.tools),
+        "mcp_servers": tool_shapes::anthropic_servers(&version.tools),
         "skills": [], "multiagent": null, "execution_identity": {"type": "service_account"}})
 }
 

@@ -1,11 +1,13 @@
 //! Steps of a session as events of Anthropic's API.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hob_domain::AppName;
 use hob_domain::session::{SessionId, SessionTurn, TurnState};
 use serde_json::{Value, json};
 
+use crate::routes::v1::agent_sessions::prompt::is_image;
 use crate::routes::v1::agent_sessions::respond::time;
 use crate::routes::v1::agent_sessions::steps::{Speech, Step, StepKind};
 use crate::state::Gateway;
@@ -46,8 +48,10 @@ impl EventRenderer {
         match &step.kind {
             StepKind::TurnStarted => {
                 self.waiting.clear();
-                let prompt = self.turn(step.turn).await.map(|turn| turn.prompt).unwrap_or_default();
-                let message = user_message(&self.id, step.turn, &prompt, Some(&at));
+                let turn = self.turn(step.turn).await;
+                let (prompt, files) =
+                    turn.map(|turn| (turn.prompt, turn.files)).unwrap_or_default();
+                let message = user_message(&self.id, step.turn, &prompt, &files, Some(&at));
                 let running = format!("{}_running", message_id(&self.id, step.turn));
                 vec![message, event(running, "session.status_running")]
             }
@@ -77,17 +81,20 @@ impl EventRenderer {
             }
             StepKind::ToolEnded { call, output, is_error } => {
                 let id = event_id(&self.id, call.first);
-                let mut ended = event(format!("{id}_result"), "agent.tool_result");
+                let mut ended = event(result_id(&self.id, call.first), "agent.tool_result");
                 ended["tool_use_id"] = json!(id);
                 ended["content"] = json!([{"type": "text", "text": output}]);
                 ended["is_error"] = json!(is_error);
                 vec![ended]
             }
-            StepKind::PermissionAnswered { call, is_allowed } => {
+            StepKind::PermissionAnswered { call, is_allowed, message } => {
+                let mut answer = event(answer_id(&self.id, *call), "user.tool_confirmation");
                 let call = event_id(&self.id, *call);
-                let mut answer = event(event_id(&self.id, step.seq), "user.tool_confirmation");
                 answer["tool_use_id"] = json!(call);
                 answer["result"] = json!(if *is_allowed { "allow" } else { "deny" });
+                if let Some(message) = message {
+                    answer["deny_message"] = json!(message);
+                }
                 self.go_on(&call, answer, step.seq, &at)
             }
             StepKind::ClientToolUsed { first, name, input, .. } => {
@@ -98,7 +105,7 @@ impl EventRenderer {
             }
             StepKind::ClientToolEnded { first, content, is_error, .. } => {
                 let call = event_id(&self.id, *first);
-                let mut ended = event(event_id(&self.id, step.seq), "user.custom_tool_result");
+                let mut ended = event(result_id(&self.id, *first), "user.custom_tool_result");
                 ended["custom_tool_use_id"] = json!(call);
                 ended["content"] = match content {
                     Value::String(text) => json!([{"type": "text", "text": text}]),
@@ -190,17 +197,44 @@ fn idle(id: &SessionId, seq: u64, reason: Value, at: &str) -> Value {
 }
 
 /// Returns the event of a user's message. It has no time while the message waits.
-pub(super) fn user_message(id: &SessionId, turn: u32, text: &str, at: Option<&str>) -> Value {
+pub(super) fn user_message(
+    id: &SessionId,
+    turn: u32,
+    text: &str,
+    files: &[String],
+    at: Option<&str>,
+) -> Value {
+    let mut content: Vec<Value> = files.iter().filter_map(|path| file_block(path)).collect();
+    if !text.is_empty() || content.is_empty() {
+        content.push(json!({"type": "text", "text": text}));
+    }
     json!({"id": message_id(id, turn), "type": "user.message", "processed_at": at,
-        "content": [{"type": "text", "text": text}]})
+        "content": content})
+}
+
+/// Renders an uploaded file. The folder that it is in has its id as a name.
+fn file_block(path: &str) -> Option<Value> {
+    let id = Path::new(path).parent()?.file_name()?.to_str()?;
+    let kind = if is_image(path) { "image" } else { "document" };
+    Some(json!({"type": kind, "source": {"type": "file", "file_id": id}}))
 }
 
 fn message_id(id: &SessionId, turn: u32) -> String {
     format!("sevt_{id}_turn{turn}")
 }
 
-fn event_id(id: &SessionId, seq: u64) -> String {
+pub(super) fn event_id(id: &SessionId, seq: u64) -> String {
     format!("sevt_{id}_{seq}")
+}
+
+/// Returns the id of the result of a tool call. The call's own event has the number `call`.
+pub(super) fn result_id(id: &SessionId, call: u64) -> String {
+    format!("{}_result", event_id(id, call))
+}
+
+/// Returns the id of the answer to the permission request of a tool call.
+pub(super) fn answer_id(id: &SessionId, call: u64) -> String {
+    format!("{}_answer", event_id(id, call))
 }
 
 /// Returns the number of the ledger's event that an event's id names.

@@ -8,17 +8,19 @@ use hob_domain::{AppName, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{agents as agent_bodies, environments, events, objects};
+use super::{agents as agent_bodies, environments, objects, send};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::agents::{self, AgentVersion};
-use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
+use crate::routes::v1::agent_sessions::body::present;
+use crate::routes::v1::agent_sessions::cursor::{Query, TimeRange, anthropic_page};
 use crate::routes::v1::agent_sessions::memory_stores::attached;
-use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::respond::{Called, answer, answer_noting};
 use crate::routes::v1::agent_sessions::sessions::{self, DescribedSession, Description};
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::ignored::IgnoredFields;
 use crate::state::Gateway;
 
 #[derive(Deserialize)]
@@ -37,7 +39,8 @@ struct CreateBody {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UpdateBody {
-    title: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    title: Option<Option<String>>,
     metadata: Option<Map<String, Value>>,
     agent: Option<Value>,
     budget: Option<Value>,
@@ -77,12 +80,14 @@ pub(crate) async fn create(
             return Err(Problem::invalid("environment_id: the environment is archived"));
         }
         let (agent_id, version) = agent(&gateway, &app.name, &body.agent).await?;
+        let mut ignored = IgnoredFields::default();
+        agent_bodies::add_ignored(&body.agent, "agent.", &mut ignored);
         let resources = body.resources.unwrap_or_default();
         let memory_stores = attached::read(&gateway, &app.name, &resources).await?;
         let metadata = body.metadata.unwrap_or_default();
         agents::check_metadata(&metadata)?;
         let events = body.initial_events.unwrap_or_default();
-        let prompts = events::initial(&gateway, &app.name, &events).await?;
+        let prompts = send::initial(&gateway, &app.name, &events).await?;
         let description = Description {
             title: body.title,
             metadata,
@@ -93,11 +98,11 @@ pub(crate) async fn create(
             ..Description::default()
         };
         let described = sessions::create(&gateway, &app.name, description).await?;
-        sessions::submit_all(&gateway, &app.name, &described.session.id, prompts).await?;
-        let id = described.session.id.to_string();
-        render(&gateway, &app.name, &sessions::find(&gateway, &app.name, &id).await?).await
+        sessions::submit_first(&gateway, &app.name, &described.session.id, prompts).await?;
+        let described = sessions::find(&gateway, &app.name, described.session.id.as_str()).await?;
+        Ok((render(&gateway, &app.name, &described).await?, ignored))
     };
-    answer(Dialect::Anthropic, created.await)
+    answer_noting(Dialect::Anthropic, created.await)
 }
 
 /// Finds the agent of a session: its id, or its id with a version and overrides.
@@ -135,14 +140,49 @@ async fn agent(
                 return wrong(".skills: Hob does not support it");
             }
             let (tools, servers) = (agent["tools"].as_array(), agent["mcp_servers"].as_array());
-            if tools.is_some() || servers.is_some() {
-                let listed = tools.unwrap_or(&version.tools.listed);
-                version.tools = agent_bodies::tools(Some(listed), servers.map(Vec::as_slice))?;
-            }
+            agent_bodies::change_tools(&mut version, tools.cloned(), servers.cloned())?;
         }
         Some(_) => return wrong(".type: must be agent or agent_with_overrides"),
     }
     Ok((id.to_owned(), version))
+}
+
+/// The sessions that a caller wants to list.
+struct SessionListFilter<'a> {
+    agent: Option<&'a str>,
+    agent_version: Option<u32>,
+    memory_store: Option<&'a str>,
+    /// Hob has no deployments, so no session is of one.
+    is_of_deployment: bool,
+    created: TimeRange,
+    with_archived: bool,
+}
+
+impl SessionListFilter<'_> {
+    fn read(query: &Query) -> Result<SessionListFilter<'_>, ApiError> {
+        let agent = query.get("agent_id");
+        let wrong = |_| ApiError::bad_request("agent_version: must be a whole number");
+        let version = query.get("agent_version").map(str::parse::<u32>).transpose();
+        Ok(SessionListFilter {
+            agent,
+            agent_version: version.map_err(wrong)?.filter(|_| agent.is_some()),
+            memory_store: query.get("memory_store_id"),
+            is_of_deployment: query.get("deployment_id").is_some(),
+            created: query.times("created_at")?,
+            with_archived: query.is_set("include_archived")?,
+        })
+    }
+
+    fn includes(&self, described: &DescribedSession) -> bool {
+        let (session, description) = (&described.session, &described.description);
+        let has_store = |id: &str| description.memory_stores.iter().any(|store| store.id == id);
+        self.agent.is_none_or(|agent| described.agent_id() == agent)
+            && self.agent_version.is_none_or(|number| described.agent().version == number)
+            && self.memory_store.is_none_or(has_store)
+            && !self.is_of_deployment
+            && self.created.contains(session.created_at)
+            && (description.archived_at.is_none() || self.with_archived)
+    }
 }
 
 /// Lists this app's sessions, whatever API created them.
@@ -151,6 +191,10 @@ async fn agent(
         ("page" = Option<String>, Query, description = "`next_page` of the page before."),
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`, by creation."),
         ("agent_id" = Option<String>, Query, description = "Only sessions of this agent."),
+        ("agent_version" = Option<u32>, Query, description = "With `agent_id`: only sessions of this version."),
+        ("memory_store_id" = Option<String>, Query, description = "Only sessions with this memory store."),
+        ("statuses" = Option<Vec<String>>, Query, description = "Only sessions with one of these states."),
+        ("created_at[gte]" = Option<String>, Query, description = "Only sessions from this time on; also `gt`, `lt`, `lte`."),
         ("include_archived" = Option<bool>, Query, description = "Also list archived ones.")), responses(
     (status = 200, description = "The sessions.", body = Object),
     (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
@@ -168,12 +212,8 @@ pub(crate) async fn list(
         if query.is_descending("desc")? {
             found.reverse();
         }
-        let with_archived = query.is_set("include_archived")?;
-        found.retain(|described| {
-            let agent = query.get("agent_id");
-            agent.is_none_or(|agent| described.agent_id() == agent)
-                && (described.description.archived_at.is_none() || with_archived)
-        });
+        let filter = SessionListFilter::read(&query)?;
+        found.retain(|described| filter.includes(described));
         let mut rendered = Vec::with_capacity(found.len());
         let statuses = query.all("statuses");
         for described in &found {
@@ -233,7 +273,7 @@ pub(crate) async fn update(
         let JsonBody(body) = JsonBody::<UpdateBody>::from_request(request, &gateway).await?;
         let refused = [
             ("agent", body.agent.is_some()),
-            ("budget", body.budget.is_some()),
+            ("budget", body.budget.is_some_and(|budget| !budget.is_null())),
             ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
         ];
         if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
@@ -243,7 +283,7 @@ pub(crate) async fn update(
         }
         let described = sessions::change(&gateway, &app.name, &id, |description| {
             if let Some(title) = body.title {
-                description.title = Some(title);
+                description.title = title;
             }
             agents::merge_metadata(&mut description.metadata, body.metadata.unwrap_or_default())
         })

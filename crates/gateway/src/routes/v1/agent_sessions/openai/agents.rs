@@ -10,19 +10,27 @@ use crate::error::ApiError;
 use crate::routes::v1::agent_sessions::agents::{
     self, AgentDocument, AgentTools, AgentVersion, McpServer, ToolPermissions,
 };
+use crate::routes::v1::agent_sessions::body::{asks, parse, present};
 use crate::routes::v1::agent_sessions::cursor::{Query, openai_page};
+use crate::routes::v1::agent_sessions::tool_shapes;
+use crate::routes::v1::ignored::IgnoredFields;
 use crate::state::Gateway;
 
-/// An agent, or changes of one. What is absent stays as it is.
+/// An agent, or changes of one. What is absent stays as it is, what is null is cleared.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentBody {
     model: Option<String>,
-    name: Option<String>,
-    instructions: Option<String>,
-    metadata: Option<Map<String, Value>>,
-    tools: Option<Vec<Value>>,
-    reasoning: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
+    name: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    instructions: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    metadata: Option<Option<Map<String, Value>>>,
+    #[serde(default, deserialize_with = "present")]
+    tools: Option<Option<Vec<Value>>>,
+    #[serde(default, deserialize_with = "present")]
+    reasoning: Option<Option<Value>>,
     text: Option<Value>,
     multi_agent: Option<Value>,
     service_tier: Option<String>,
@@ -76,20 +84,38 @@ pub(super) fn apply(version: &mut AgentVersion, body: AgentBody) -> Result<(), A
         agents::check_model(&model)?;
         version.model = model;
     }
-    version.name = body.name.or(version.name.take());
-    version.system = body.instructions.or(version.system.take());
+    version.name = body.name.unwrap_or_else(|| version.name.take());
+    version.system = body.instructions.unwrap_or_else(|| version.system.take());
     if let Some(metadata) = body.metadata {
+        let metadata = metadata.unwrap_or_default();
         agents::check_metadata(&metadata)?;
         version.metadata = metadata;
     }
-    if let Some(reasoning) = body.reasoning {
-        let shown = json!({"effort": reasoning["effort"], "summary": reasoning["summary"]});
-        version.extra.insert("reasoning".to_owned(), shown);
+    match body.reasoning {
+        Some(Some(reasoning)) => {
+            let shown = json!({"effort": reasoning["effort"], "summary": reasoning["summary"]});
+            version.extra.insert("reasoning".to_owned(), shown);
+        }
+        Some(None) => drop(version.extra.remove("reasoning")),
+        None => {}
     }
     if let Some(listed) = body.tools {
-        version.tools = tools(&listed)?;
+        version.tools = tools(&listed.unwrap_or_default())?;
     }
     Ok(())
+}
+
+/// Adds the fields of an agent that have no effect. Names begin with `prefix`.
+pub(in super::super) fn add_ignored(agent: &Value, prefix: &str, ignored: &mut IgnoredFields) {
+    for name in ["service_tier", "compaction", "experimental", "reasoning"] {
+        ignored.add(&format!("{prefix}{name}"), Some(&agent[name]));
+    }
+    ignored.add(&format!("{prefix}text.verbosity"), Some(&agent["text"]["verbosity"]));
+    let tools = agent["tools"].as_array();
+    for name in ["defer_loading", "connection_origin", "context_size", "location"] {
+        let sent = tools.into_iter().flatten().map(|tool| &tool[name]).find(|value| asks(value));
+        ignored.add(&format!("{prefix}tools.{name}"), sent);
+    }
 }
 
 fn tools(listed: &[Value]) -> Result<AgentTools, ApiError> {
@@ -99,16 +125,27 @@ fn tools(listed: &[Value]) -> Result<AgentTools, ApiError> {
         let wrong = |text: String| ApiError::bad_request(format!("{place}{text}"));
         match tool["type"].as_str() {
             Some("function") => {
+                refuse(&place, tool, &["async"])?;
                 let client = client_tool(tool, "parameters", &place)?;
-                tools.listed.push(json!({"type": "function", "name": client.name,
-                    "description": client.description, "parameters": client.input_schema,
-                    "defer_loading": false}));
+                tools.listed.push(tool_shapes::openai_function(
+                    &json!(client.name),
+                    &json!(client.description),
+                    &json!(client.input_schema),
+                ));
                 tools.client.push(client);
             }
             Some("mcp") => {
+                refuse(&place, tool, &["credential_id", "request_metadata", "required"])?;
+                // A list without tools would forbid them all.
+                if !tool["allowed_tools"].is_null() {
+                    let text = ".allowed_tools: Hob does not restrict the tools of an MCP server";
+                    return Err(wrong(text.to_owned()));
+                }
                 let (label, transport) = (tool["server_label"].as_str(), &tool["transport"]);
                 let (Some(label), Some(url)) = (label, transport["server_url"].as_str()) else {
-                    return Err(wrong(": must have a server_label and an HTTP transport".to_owned()));
+                    return Err(wrong(
+                        ": must have a server_label and an HTTP transport".to_owned(),
+                    ));
                 };
                 let mut headers = transport["headers"].as_object().cloned().unwrap_or_default();
                 if headers.values().any(|value| !value.is_string()) {
@@ -117,22 +154,37 @@ fn tools(listed: &[Value]) -> Result<AgentTools, ApiError> {
                 if let Some(authorization) = transport["authorization"].as_str() {
                     headers.insert("Authorization".to_owned(), json!(authorization));
                 }
-                tools.listed.push(json!({"type": "mcp", "server_label": label,
-                    "transport": {"type": "http", "server_url": url}, "allowed_tools": null,
-                    "connection_origin": "environment", "credential_id": null,
-                    "request_metadata": {}, "required": false}));
+                tools.listed.push(tool_shapes::openai_server(label, url));
                 let (name, url) = (label.to_owned(), url.to_owned());
                 tools.mcp_servers.push(McpServer { name, url, headers });
             }
             // The agent searches the web by itself.
-            Some("web_search") => tools.listed.push(json!({"type": "web_search",
-                "allowed_domains": null, "context_size": "medium", "location": null, "mode": "live"})),
+            Some("web_search") => {
+                refuse(&place, tool, &["allowed_domains"])?;
+                if !matches!(tool["mode"].as_str(), None | Some("live")) {
+                    return Err(wrong(
+                        ".mode: must be live; Hob does not restrict the search".to_owned(),
+                    ));
+                }
+                tools.listed.push(json!({"type": "web_search", "allowed_domains": null,
+                    "context_size": "medium", "location": null, "mode": "live"}));
+            }
             Some(other) => return Err(wrong(format!(".type: Hob does not support {other:?}"))),
             None => return Err(wrong(".type: must be a string".to_owned())),
         }
     }
     check_names(&tools.client)?;
     Ok(tools)
+}
+
+/// Refuses fields of a tool that Hob cannot honour.
+fn refuse(place: &str, tool: &Value, names: &[&str]) -> Result<(), ApiError> {
+    match names.iter().find(|name| asks(&tool[**name])) {
+        Some(name) => {
+            Err(ApiError::bad_request(format!("{place}.{name}: Hob does not support it")))
+        }
+        None => Ok(()),
+    }
 }
 
 pub(in super::super) async fn get(
@@ -189,14 +241,4 @@ pub(in super::super) async fn delete(
         true => Ok(json!({"id": id, "object": "agent.deleted", "deleted": true})),
         false => Err(ApiError::NotFound(format!("no agent {id:?}"))),
     }
-}
-
-pub(super) fn parse<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(body).map_err(|error| {
-        let path = error.path().to_string();
-        match path.as_str() {
-            "." => ApiError::bad_request(error.inner().to_string()),
-            _ => ApiError::bad_request(format!("{path}: {}", error.inner())),
-        }
-    })
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
 use hob_domain::AppName;
+use hob_domain::session::{IdempotencyKey, SessionId};
+use hob_sessions::session::SessionError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,13 +18,16 @@ use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
-use crate::routes::v1::agent_sessions::feed::StepFeed;
+use crate::idempotency::{idempotency, key_of_turn};
+use crate::routes::v1::agent_sessions::feed::{FeedStart, StepFeed, all_steps};
 use crate::routes::v1::agent_sessions::prompt;
 pub(super) use crate::routes::v1::agent_sessions::prompt::Prompt;
+use crate::routes::v1::agent_sessions::repeats::{earlier_turn, has_result};
 use crate::routes::v1::agent_sessions::respond::{self, Called};
 use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSession};
 use crate::routes::v1::agent_sessions::steps::StepKind;
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::openai::data_url;
 use crate::state::Gateway;
 
 /// The most events of one request.
@@ -34,18 +39,30 @@ struct SendBody {
     events: Vec<Value>,
 }
 
-/// An event that the caller sends.
+/// An event that the caller sends. Messages that come one after another are one.
 enum Sent {
-    Messages(Vec<Prompt>),
+    Message {
+        prompt: Prompt,
+        key: Option<IdempotencyKey>,
+    },
+    /// A message that an earlier request with the same key has sent.
+    Repeated,
     Cancel,
-    ToolResult { call: String, content: Value, is_error: bool },
+    ToolResult {
+        call: String,
+        content: Value,
+        is_error: bool,
+    },
 }
 
 /// Sends events to a session: messages, cancels and results of the caller's functions.
 ///
-/// A message to a running turn waits for its end.
+/// A message to a running turn waits for its end. Messages that come one after another start one turn. A request with an
+/// `Idempotency-Key` can be repeated: what it has sent is not sent again.
 #[utoipa::path(post, path = "/v1/agents/sessions/{id}/events", tag = "v1", operation_id = "send_openai_session_events",
-    security(("token" = [])), params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
+    security(("token" = [])), params(("id" = String, Path, description = "The session."),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key sends nothing again.")),
+    request_body = Object, responses(
     (status = 204, description = "The events have been taken."),
     (status = 400, description = "Invalid request, or the session has ended.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
@@ -58,6 +75,7 @@ enum Sent {
 ))]
 pub(crate) async fn send(
     State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
     caller: Called<Caller>,
     id: Called<ApiPath<String>>,
     request: Request,
@@ -66,54 +84,106 @@ pub(crate) async fn send(
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         let session = sessions::find(&gateway, &app.name, &id).await?.session;
         let JsonBody(body) = JsonBody::<SendBody>::from_request(request, &gateway).await?;
-        if session.closed_at.is_some() {
+        let key = idempotency(&headers, &body.events)?;
+        let (app, id) = (&app.name, &session.id);
+        let is_repeat = earlier_turn(&gateway, app, id, key.as_ref()).await?.is_some();
+        if session.closed_at.is_some() && !is_repeat {
             return Err(ApiError::Gone.into());
         }
         if body.events.is_empty() || body.events.len() > MAX_EVENTS {
             return Err(Problem::invalid(format!("events: must have 1 to {MAX_EVENTS} events")));
         }
+        let sender = Sender { gateway: &gateway, app, id, key, is_repeat };
         // All events are checked before the first one has an effect.
-        let mut events = Vec::with_capacity(body.events.len());
-        for (index, event) in body.events.iter().enumerate() {
-            events.push(read(&gateway, &app.name, index, event).await?);
-        }
-        let (app, id) = (&app.name, &session.id);
-        for event in events {
-            match event {
-                Sent::Messages(prompts) => {
-                    for Prompt { text, files } in prompts {
-                        sessions::submit(&gateway, app, id, text, files).await?;
-                    }
-                }
-                Sent::Cancel => {
-                    gateway.sessions.cancel(app, id).await?;
-                }
-                Sent::ToolResult { call, content, is_error } => {
-                    let sessions = &gateway.sessions;
-                    let returned =
-                        sessions.return_tool_result(app, id, &call, content, is_error).await;
-                    returned?;
-                }
-            }
+        for event in sender.read(&body.events).await? {
+            sender.apply(event).await?;
         }
         Ok(StatusCode::NO_CONTENT.into_response())
     };
     sent.await.unwrap_or_else(|problem: Problem| Dialect::OpenAi.respond(problem))
 }
 
-async fn read(
-    gateway: &Gateway,
-    app: &AppName,
-    index: usize,
-    event: &Value,
-) -> Result<Sent, Problem> {
+/// A request that sends events to a session.
+struct Sender<'a> {
+    gateway: &'a Gateway,
+    app: &'a AppName,
+    id: &'a SessionId,
+    key: Option<IdempotencyKey>,
+    /// Whether an earlier request with the same key has sent its messages.
+    is_repeat: bool,
+}
+
+impl Sender<'_> {
+    async fn read(&self, events: &[Value]) -> Result<Vec<Sent>, Problem> {
+        let is_message = |event: &Value| event["type"] == "agent.session.input.message";
+        let (mut sent, mut index, mut turns) = (Vec::new(), 0, 0);
+        while let Some(event) = events.get(index) {
+            let messages = events[index..].iter().take_while(|event| is_message(event)).count();
+            if messages == 0 {
+                sent.push(read_other(index, event)?);
+                index += 1;
+            } else {
+                let key = self.key.as_ref().map(|key| key_of_turn(key, turns));
+                sent.push(self.read_messages(events, index..index + messages, key).await?);
+                index += messages;
+                turns += 1;
+            }
+        }
+        Ok(sent)
+    }
+
+    async fn read_messages(
+        &self,
+        events: &[Value],
+        range: std::ops::Range<usize>,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Sent, Problem> {
+        if earlier_turn(self.gateway, self.app, self.id, key.as_ref()).await?.is_some() {
+            return Ok(Sent::Repeated);
+        }
+        let mut messages = Vec::new();
+        for index in range {
+            let (input, place) = (&events[index]["input"], format!("events[{index}].input"));
+            messages.extend(prompts(self.gateway, self.app, input, &place).await?);
+        }
+        Ok(Sent::Message { prompt: Prompt::joined(messages), key })
+    }
+
+    async fn apply(&self, event: Sent) -> Result<(), Problem> {
+        let (gateway, app, id) = (self.gateway, self.app, self.id);
+        match event {
+            Sent::Message { prompt, key } => {
+                sessions::submit(gateway, app, id, prompt, key).await?;
+            }
+            Sent::Repeated => {}
+            // The turn that runs now may have been started by this request.
+            Sent::Cancel if self.is_repeat => {}
+            Sent::Cancel => {
+                gateway.sessions.cancel(app, id).await?;
+            }
+            Sent::ToolResult { call, content, is_error } => {
+                let sessions = &gateway.sessions;
+                let returned =
+                    sessions.return_tool_result(app, id, &call, content.clone(), is_error).await;
+                match returned {
+                    Err(SessionError::NotFound) if self.key.is_some() => {
+                        let steps = all_steps(gateway, app, id).await?;
+                        if !has_result(&steps, &call, &content, is_error) {
+                            return Err(SessionError::NotFound.into());
+                        }
+                    }
+                    returned => returned?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_other(index: usize, event: &Value) -> Result<Sent, Problem> {
     let place = format!("events[{index}]");
     let wrong = |text: String| Problem::invalid(format!("{place}{text}"));
     match event["type"].as_str() {
-        Some("agent.session.input.message") => {
-            let place = format!("{place}.input");
-            Ok(Sent::Messages(prompts(gateway, app, &event["input"], &place).await?))
-        }
         Some("agent.session.input.cancel") => Ok(Sent::Cancel),
         Some("agent.session.input.tool_result") => {
             let Some(call) = event["call_id"].as_str() else {
@@ -124,7 +194,13 @@ async fn read(
             let content = match content {
                 Value::Null => json!(""),
                 Value::String(text) => json!(text),
-                Value::Array(parts) => Value::Array(parts.iter().map(output_block).collect()),
+                Value::Array(parts) => {
+                    let mut blocks = Vec::with_capacity(parts.len());
+                    for (index, part) in parts.iter().enumerate() {
+                        blocks.push(output_block(part, &format!("{place}.output[{index}]"))?);
+                    }
+                    Value::Array(blocks)
+                }
                 _ => return Err(wrong(".output: must be a string or a list of parts".to_owned())),
             };
             Ok(Sent::ToolResult { call: call.to_owned(), content, is_error })
@@ -134,10 +210,17 @@ async fn read(
     }
 }
 
-fn output_block(part: &Value) -> Value {
-    match part["text"].as_str() {
-        Some(text) => json!({"type": "text", "text": text}),
-        None => json!({"type": "text", "text": part.to_string()}),
+/// Translates a part of a function's output into Anthropic's format.
+fn output_block(part: &Value, place: &str) -> Result<Value, Problem> {
+    match part["type"].as_str() {
+        Some("input_text") if part["text"].is_string() => {
+            Ok(json!({"type": "text", "text": part["text"]}))
+        }
+        Some("input_image") => data_url(&part["image_url"], "image").ok_or_else(|| {
+            let text = "only data: URLs can be passed on; Hob fetches nothing";
+            Problem::invalid(format!("{place}.image_url: {text}"))
+        }),
+        _ => Err(Problem::invalid(format!("{place}: must be an input_text or an input_image"))),
     }
 }
 
@@ -175,41 +258,59 @@ fn input_block(part: &Value) -> Value {
     match part["type"].as_str() {
         Some("input_text") => json!({"type": "text", "text": part["text"]}),
         Some("input_image") => {
-            let url = part["image_url"].as_str().unwrap_or_default();
-            let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-            match data {
-                Some((media, data)) => json!({"type": "image",
-                    "source": {"type": "base64", "media_type": media, "data": data}}),
-                None => json!({"type": "image", "source": {"type": "url", "url": url}}),
-            }
+            let url = json!({"type": "image", "source": {"type": "url", "url": part["image_url"]}});
+            data_url(&part["image_url"], "image").unwrap_or(url)
         }
         _ => part.clone(),
     }
 }
 
 /// Streams the events of a session from now on.
+///
+/// A client that resumes a stream sends the id of the last event that it has received in `Last-Event-ID`, and gets all
+/// events after it. Events have the same ids in every stream.
 #[utoipa::path(get, path = "/v1/agents/sessions/{id}/events", tag = "v1", operation_id = "stream_openai_session_events",
-    security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
+    security(("token" = [])), params(("id" = String, Path, description = "The session."),
+        ("Last-Event-ID" = Option<String>, Header, description = "Begin after this event.")), responses(
     (status = 200, description = "The events, as they happen.", content((String = "text/event-stream"))),
+    (status = 400, description = "The session has no event with the id in Last-Event-ID.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
     (status = 404, description = "No such session of this app.", body = Object),
     (status = 500, description = "Internal error; see Hob's log.", body = Object),
 ))]
 pub(crate) async fn follow(
     State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
     caller: Called<Caller>,
     id: Called<ApiPath<String>>,
 ) -> Response {
     let opened = async {
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         let session = sessions::find(&gateway, &app.name, &id).await?.session;
-        let feed = StepFeed::open(gateway.clone(), &app.name, &session).await?;
-        Ok((feed, EventRenderer::new(gateway.clone(), app.name, session.id)))
+        let last_id = respond::last_event_id(&headers)?;
+        let start = if last_id.is_some() { FeedStart::Session } else { FeedStart::RunningTurn };
+        let (feed, before) = StepFeed::open(gateway.clone(), &app.name, &session, start).await?;
+        let mut renderer = EventRenderer::new(gateway.clone(), app.name, session.id.clone());
+        let mut missed = Vec::new();
+        for step in &before {
+            missed.extend(renderer.render(step).await);
+        }
+        let missed = match last_id {
+            Some(id) if id == created_id(&session.id) => missed,
+            Some(id) => respond::events_after(missed, "event_id", id)?,
+            None => Vec::new(),
+        };
+        Ok::<_, Problem>((missed, events(feed, renderer, Until::SessionEnds)))
     };
     match opened.await {
-        Ok((feed, renderer)) => respond::stream(events(feed, renderer, Until::SessionEnds)),
+        Ok((missed, events)) => respond::stream(stream::iter(missed).chain(events), "event_id"),
         Err(problem) => Dialect::OpenAi.respond(problem),
     }
+}
+
+/// Returns the id of the event with which a streamed session begins.
+fn created_id(id: &SessionId) -> String {
+    format!("event_{id}_created")
 }
 
 /// When a stream ends.
@@ -241,11 +342,11 @@ pub(super) async fn opened(
     described: &DescribedSession,
 ) -> Result<Response, Problem> {
     let session = &described.session;
-    let feed = StepFeed::open(gateway.clone(), app, session).await?;
+    let start = FeedStart::RunningTurn;
+    let (feed, _) = StepFeed::open(gateway.clone(), app, session, start).await?;
     let renderer = EventRenderer::new(gateway.clone(), app.clone(), session.id.clone());
-    let created = json!({"type": "agent.session.created",
-        "event_id": format!("event_{}_created", session.id),
+    let created = json!({"type": "agent.session.created", "event_id": created_id(&session.id),
         "session": objects::session(described, Activity::Idle, &[])});
     let turn = events(feed, renderer, Until::TurnEnds);
-    Ok(respond::stream(stream::iter([created]).chain(turn)))
+    Ok(respond::stream(stream::iter([created]).chain(turn), "event_id"))
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::agent_catalog::CatalogEntry;
 use crate::routes::v1::agent_sessions::agents::{AgentDocument, AgentVersion};
 use crate::routes::v1::agent_sessions::sessions::{Activity, DescribedSession};
+use crate::routes::v1::agent_sessions::tool_shapes;
 
 /// Renders an agent.
 pub(super) fn agent(entry: &CatalogEntry, document: &AgentDocument) -> Value {
@@ -23,7 +24,7 @@ pub(super) fn agent(entry: &CatalogEntry, document: &AgentDocument) -> Value {
 fn snapshot(id: &str, version: &AgentVersion) -> Value {
     let extra = |key: &str, otherwise: Value| version.extra.get(key).cloned().unwrap_or(otherwise);
     json!({"id": id, "name": version.name, "model": version.model,
-        "instructions": version.system, "tools": version.tools.listed,
+        "instructions": version.system, "tools": tool_shapes::openai(&version.tools),
         "multi_agent": {"enabled": false, "max_concurrent_subagents": null},
         "reasoning": extra("reasoning", json!({"effort": null, "summary": null})),
         "service_tier": "default",
@@ -99,8 +100,10 @@ fn turn_status(state: TurnState) -> &'static str {
 }
 
 pub(super) fn usage(usage: &TurnUsage) -> Value {
-    json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
+    // OpenAI's input tokens include those that the cache has or stores.
+    let total = usage.tokens();
+    json!({"input_tokens": total.saturating_sub(usage.output_tokens),
+        "output_tokens": usage.output_tokens, "total_tokens": total,
         "input_tokens_details": {"cached_tokens": usage.cached_read_tokens},
         "output_tokens_details": {"reasoning_tokens": 0}})
 }
@@ -112,4 +115,22 @@ pub(super) fn turn_id(id: &SessionId, turn: u32) -> String {
 /// Returns the number of the turn that an id names.
 pub(super) fn turn_number(id: &SessionId, text: &str) -> Option<u32> {
     text.strip_prefix("turn_")?.strip_prefix(id.as_str())?.strip_prefix('_')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_tokens_include_cached_ones() {
+        let shown = usage(&TurnUsage {
+            input_tokens: 10,
+            output_tokens: 5,
+            cached_read_tokens: 200,
+            cached_write_tokens: 30,
+            cost_usd: 0.0,
+        });
+        assert_eq!((&shown["input_tokens"], &shown["total_tokens"]), (&json!(240), &json!(245)));
+        assert_eq!(shown["input_tokens_details"]["cached_tokens"], 200);
+    }
 }

@@ -7,6 +7,7 @@ use hob_domain::session::{SessionId, SessionTurn, TurnState};
 use serde_json::{Value, json};
 
 use super::objects::{self, WaitingCall, turn_id};
+use crate::routes::v1::agent_sessions::prompt::is_image;
 use crate::routes::v1::agent_sessions::sessions::{self, Activity};
 use crate::routes::v1::agent_sessions::steps::{Speech, Step, StepKind};
 use crate::routes::v1::agent_sessions::tool_call::ToolCall;
@@ -17,8 +18,8 @@ pub(super) struct EventRenderer {
     gateway: Arc<Gateway>,
     app: AppName,
     id: SessionId,
-    /// How many events have been rendered.
-    count: u64,
+    /// The number of the last step's event, and how many events its steps have become.
+    last: (u64, u32),
     /// The number of the next item of the turn's output.
     next_output: u32,
     /// Items that were added and are not done, with their places in the output.
@@ -29,7 +30,7 @@ pub(super) struct EventRenderer {
 impl EventRenderer {
     pub fn new(gateway: Arc<Gateway>, app: AppName, id: SessionId) -> EventRenderer {
         let (open, waiting) = (Vec::new(), Vec::new());
-        EventRenderer { gateway, app, id, count: 0, next_output: 0, open, waiting }
+        EventRenderer { gateway, app, id, last: (0, 0), next_output: 0, open, waiting }
     }
 
     /// Returns the calls of functions that wait for their results.
@@ -41,9 +42,19 @@ impl EventRenderer {
     pub async fn render(&mut self, step: &Step) -> Vec<Value> {
         let mut events = self.events(step).await;
         let turn = turn_id(&self.id, step.turn);
-        for event in &mut events {
-            self.count += 1;
-            event["event_id"] = json!(format!("event_{}_{}_{}", self.id, step.seq, self.count));
+        if self.last.0 != step.seq {
+            self.last = (step.seq, 0);
+        }
+        for (index, event) in events.iter_mut().enumerate() {
+            // An event has one id in every stream. A turn may start before its first event is stored.
+            let id = match step.kind {
+                StepKind::TurnStarted => format!("event_{}_turn{}_{index}", self.id, step.turn),
+                _ => {
+                    self.last.1 += 1;
+                    format!("event_{}_{}_{}", self.id, step.seq, self.last.1)
+                }
+            };
+            event["event_id"] = json!(id);
             if event.get("session").is_none() {
                 event["session_id"] = json!(self.id.as_str());
                 event["turn_id"] = json!(turn);
@@ -267,8 +278,15 @@ fn item_id(id: &SessionId, first: u64) -> String {
 }
 
 fn user_item(id: &SessionId, turn: &SessionTurn) -> Value {
+    let image =
+        |path: &String| json!({"type": "input_image", "image_url": format!("file://{path}")});
+    let images = turn.files.iter().filter(|path| is_image(path));
+    let mut content: Vec<Value> = images.map(image).collect();
+    if !turn.prompt.is_empty() || content.is_empty() {
+        content.push(json!({"type": "input_text", "text": turn.prompt}));
+    }
     json!({"id": format!("item_{id}_turn{}", turn.index), "type": "message", "role": "user",
-        "content": [{"type": "input_text", "text": turn.prompt}], "phase": null,
+        "content": content, "phase": null,
         "status": "completed", "turn_id": turn_id(id, turn.index)})
 }
 
@@ -320,12 +338,25 @@ fn call_item(id: &SessionId, first: u64, waiting: &WaitingCall, status: &str) ->
         "turn_id": turn_id(id, waiting.turn)})
 }
 
+/// Renders a content block of a function's output.
+fn output_part(block: &Value) -> Value {
+    let source = &block["source"];
+    match (block["text"].as_str(), source["media_type"].as_str(), source["data"].as_str()) {
+        (Some(text), _, _) => json!({"type": "input_text", "text": text}),
+        (None, Some(media), Some(data)) if block["type"] == "image" => {
+            json!({"type": "input_image", "image_url": format!("data:{media};base64,{data}")})
+        }
+        _ => json!({"type": "input_text", "text": block.to_string()}),
+    }
+}
+
 fn output_item(id: &SessionId, step: &Step, call: &str, content: &Value, is_error: bool) -> Value {
-    let text = match content {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    let shown = match content {
+        Value::Array(blocks) if !is_error => Value::Array(blocks.iter().map(output_part).collect()),
+        Value::String(text) => json!(text),
+        other => json!(other.to_string()),
     };
-    let (output, error) = if is_error { (None, Some(text)) } else { (Some(text), None) };
+    let (output, error) = if is_error { (None, Some(shown)) } else { (Some(shown), None) };
     json!({"id": item_id(id, step.seq), "type": "function_call_output", "call_id": call,
         "output": output, "error": error, "status": if is_error { "failed" } else { "completed" },
         "turn_id": turn_id(id, step.turn)})

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::agents::{self as agent_bodies, AgentBody};
+use super::environment::environment;
 use super::events::{self, prompts};
 use super::objects;
 use super::render::EventRenderer;
@@ -17,11 +18,13 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::agents;
+use crate::routes::v1::agent_sessions::body::{parse, present};
 use crate::routes::v1::agent_sessions::cursor::{Query, openai_page};
 use crate::routes::v1::agent_sessions::feed::open_turn_steps;
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSession, Description};
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::ignored::IgnoredFields;
 use crate::state::Gateway;
 
 #[derive(Deserialize)]
@@ -35,13 +38,22 @@ struct CreateBody {
     review: Option<String>,
     spend_control: Option<Value>,
     stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
     vault_ids: Option<Vec<String>>,
+}
+
+/// Hob sends no padding that hides the lengths of events.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamOptions {
+    include_obfuscation: Option<bool>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UpdateBody {
-    metadata: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "present")]
+    metadata: Option<Option<Map<String, Value>>>,
     agent: Option<Value>,
     review: Option<String>,
     spend_control: Option<Value>,
@@ -69,22 +81,39 @@ pub(crate) async fn create(
     let created = async {
         let Caller(app) = caller?;
         let JsonBody(body) = JsonBody::<CreateBody>::from_request(request, &gateway).await?;
+        let without_effect = ignored(&body);
         let (described, is_streamed, prompts) = prepare(&gateway, &app.name, body).await?;
         let id = &described.session.id;
         let opened = match is_streamed {
             true => Some(events::opened(&gateway, &app.name, &described).await?),
             false => None,
         };
-        sessions::submit_all(&gateway, &app.name, id, prompts).await?;
-        match opened {
-            Some(response) => Ok(response),
+        sessions::submit_first(&gateway, &app.name, id, prompts).await?;
+        let mut response = match opened {
+            Some(response) => response,
             None => {
                 let described = sessions::find(&gateway, &app.name, id.as_str()).await?;
-                Ok(Json(render(&gateway, &app.name, &described).await?).into_response())
+                Json(render(&gateway, &app.name, &described).await?).into_response()
             }
-        }
+        };
+        without_effect.note(&mut response);
+        Ok(response)
     };
     created.await.unwrap_or_else(|problem: Problem| Dialect::OpenAi.respond(problem))
+}
+
+/// Returns the fields of a request that have no effect.
+fn ignored(body: &CreateBody) -> IgnoredFields {
+    let mut ignored = IgnoredFields::default();
+    if let Some(agent) = &body.agent {
+        agent_bodies::add_ignored(agent, "agent.", &mut ignored);
+    }
+    ignored.add("environment.container_size", Some(&body.environment["container_size"]));
+    let options = body.stream_options.as_ref();
+    if options.is_some_and(|options| options.include_obfuscation == Some(true)) {
+        ignored.add("stream_options.include_obfuscation", Some(&Value::Bool(true)));
+    }
+    ignored
 }
 
 async fn prepare(
@@ -104,12 +133,15 @@ async fn prepare(
         }
     };
     if let Some(overrides) = body.agent.filter(|agent| !agent.is_null()) {
-        agent_bodies::apply(&mut version, agent_bodies::parse(overrides)?)?;
+        agent_bodies::apply(&mut version, parse(overrides)?)?;
     }
     let metadata = body.metadata.unwrap_or_default();
     agents::check_metadata(&metadata)?;
     let (environment, cwd) = environment(&body.environment)?;
     let is_streamed = body.stream.unwrap_or_default();
+    if body.stream_options.is_some() && !is_streamed {
+        return Err(Problem::invalid("stream_options: can be sent only if `stream` is true"));
+    }
     let prompts = match body.input.as_ref().filter(|input| !input.is_null()) {
         Some(input) => prompts(gateway, app, input, "input").await?,
         None if is_streamed => {
@@ -127,50 +159,6 @@ async fn prepare(
     };
     let described = sessions::create(gateway, app, description).await?;
     Ok((described, is_streamed, prompts))
-}
-
-/// Checks an environment. Returns it as the API shows it, and the folder that the session works in.
-fn environment(value: &Value) -> Result<(Value, Option<String>), Problem> {
-    let wrong = |text: &str| Err(Problem::invalid(text));
-    let id = format!("env_{}", Uuid::new_v4().simple());
-    match value["type"].as_str() {
-        Some("none") => Ok((json!({"type": "none"}), None)),
-        Some("self_hosted") => {
-            let folder = value["workspace_directory"].as_str().unwrap_or_default();
-            if folder.is_empty() {
-                return wrong("environment.workspace_directory: must not be empty");
-            }
-            let shown = json!({"type": "self_hosted", "id": id, "capability_directories": [],
-                "remote_url": "", "workspace_directory": folder});
-            Ok((shown, Some(folder.to_owned())))
-        }
-        Some("openai_hosted") => {
-            let lists = ["files", "plugins", "skills", "setup_commands", "capability_directories"];
-            let is_full = |name: &str| match &value[name] {
-                Value::Array(list) => !list.is_empty(),
-                Value::Object(table) => !table.is_empty(),
-                _ => false,
-            };
-            let refused = lists.iter().chain(&["env"]).find(|name| is_full(name));
-            if let Some(name) = refused {
-                return wrong(&format!("environment.{name}: Hob does not support it"));
-            }
-            let access = value["network"]["access"].as_str().unwrap_or("enabled");
-            if access != "enabled" {
-                return wrong("environment.network: Hob does not limit the network of a session");
-            }
-            let packages = value["packages"].as_object().into_iter().flatten();
-            if packages.into_iter().any(|(_, list)| list.as_array().is_some_and(|l| !l.is_empty()))
-            {
-                return wrong("environment.packages: Hob installs no packages");
-            }
-            let shown = json!({"type": "openai_hosted", "id": id, "capability_directories": [],
-                "files": [], "network": {"access": "enabled", "allowed_domains": []},
-                "packages": {"npm": [], "python": [], "system": []}, "plugins": [], "skills": []});
-            Ok((shown, None))
-        }
-        _ => wrong("environment.type: must be none, self_hosted or openai_hosted"),
-    }
 }
 
 fn refuse(
@@ -194,7 +182,8 @@ fn refuse(
     params(("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
         ("after" = Option<String>, Query, description = "The last session of the page before."),
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`, by creation."),
-        ("agent_id" = Option<String>, Query, description = "Only sessions of this agent.")), responses(
+        ("agent_id" = Option<String>, Query, description = "Only sessions of this agent."),
+        ("metadata[key]" = Option<String>, Query, description = "Only sessions whose metadata have this value under this key.")), responses(
     (status = 200, description = "The sessions.", body = Object),
     (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
     (status = 401, description = "Missing or wrong token.", body = Object),
@@ -211,8 +200,13 @@ pub(crate) async fn list(
         if query.is_descending("desc")? {
             found.reverse();
         }
-        let agent = query.get("agent_id");
-        found.retain(|described| agent.is_none_or(|agent| described.agent_id() == agent));
+        let (agent, metadata) = (query.get("agent_id"), query.within("metadata"));
+        found.retain(|described| {
+            let has = |(key, value): &(&str, &str)| {
+                described.description.metadata.get(*key).is_some_and(|known| known == value)
+            };
+            agent.is_none_or(|agent| described.agent_id() == agent) && metadata.iter().all(has)
+        });
         let mut rendered = Vec::with_capacity(found.len());
         for described in &found {
             rendered.push(render(&gateway, &app.name, described).await?);
@@ -271,6 +265,7 @@ pub(crate) async fn update(
         }
         let described = sessions::change(&gateway, &app.name, &id, |description| {
             if let Some(metadata) = body.metadata {
+                let metadata = metadata.unwrap_or_default();
                 agents::check_metadata(&metadata)?;
                 description.metadata = metadata;
             }
