@@ -185,7 +185,8 @@ def refused_at_once(kind):
     bearer = Anthropic(base_url=TOLD["url"], auth_token=app(kind)["token"], max_retries=0)
     found = list(bearer.models.list())
     assert [model.id for model in found][:2] == ["claude", "opus"], found
-    assert bearer.models.retrieve("sonnet").type == "model"
+    assert bearer.models.retrieve("sonnet").lifecycle == "active"
+    assert bearer.models.retrieve("claude-opus-5-5").id == "claude-opus-5-5"
     raises(anthropic.NotFoundError, lambda: bearer.models.retrieve("nosuch"))
 
 

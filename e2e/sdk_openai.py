@@ -453,7 +453,8 @@ def agent_sessions():
                 "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
     agent = api.create(model="claude", name="adder", instructions="Be kind.", tools=[function])
     prompt = '[[say First.]] [[tool mcp__app__add {"a": 20}]] [[say Last.]]'
-    stream = api.sessions.create(agent_id=agent.id, environment={"type": "openai_hosted"}, input=prompt, stream=True)
+    stream = api.sessions.create(agent_id=agent.id, environment={"type": "openai_hosted"}, input=prompt, stream=True,
+                                 stream_options={"include_obfuscation": False}, metadata={"suite": "openai"})
     names, session, texts_said = [], None, []
     for event in stream:
         names.append(event.type)
@@ -476,10 +477,21 @@ def agent_sessions():
     assert items[0] == "message" and sorted(items) == expected, items
     [turn] = list(api.sessions.turns.list(session))
     assert turn.status == "completed" and turn.usage.output_tokens > 0, turn
+    assert [one.id for one in api.sessions.list(metadata={"suite": "openai"})] == [session]
+    assert api.sessions.update(session, metadata=None).metadata == {}
+    # A repeated request starts no second turn, and several messages are one turn.
+    user = [{"role": "user", "content": [{"type": "input_text", "text": text}]} for text in ("[[say Once.]]", "more")]
+    for _ in range(2):
+        api.sessions.events.create(session, idempotency_key="once", events=[
+            {"type": "agent.session.input.message", "input": user}])
+    until = time.monotonic() + 60
+    while [turn.status for turn in api.sessions.turns.list(session)] != ["completed", "completed"]:
+        assert time.monotonic() < until, list(api.sessions.turns.list(session))
+        time.sleep(0.1)
     api.sessions.events.create(session, events=[{"type": "agent.session.input.message", "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "[[hang]]"}]}]}])
     api.sessions.events.create(session, events=[{"type": "agent.session.input.cancel"}])
-    assert [turn.status for turn in api.sessions.turns.list(session)] == ["cancelled", "completed"]
+    assert [turn.status for turn in api.sessions.turns.list(session)] == ["cancelled", "completed", "completed"]
     assert api.sessions.delete(session).deleted and api.delete(agent.id).deleted
 
 
