@@ -25,6 +25,7 @@ use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// The header that the SDKs report as a request's id.
@@ -78,16 +79,16 @@ pub(crate) struct MessagesBody {
 #[utoipa::path(post, path = "/v1/messages", tag = "v1", operation_id = "create_message", request_body = MessagesBody,
     security(("token" = [])), responses(
     (status = 200, description = "The message, or a stream of events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`. The header `x-hob-ignored` lists the fields that had no effect.",
-        content((Object = "application/json"), (Object = "text/event-stream"))),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`authentication_error`).", body = Object),
-    (status = 404, description = "Unknown model (`not_found_error`).", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large (`request_too_large`).", body = Object),
-    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_error`).", body = Object),
-    (status = 500, description = "Internal error (`api_error`).", body = Object),
-    (status = 504, description = "The turn timed out (`timeout_error`).", body = Object),
-    (status = 529, description = "`sessions.max_live` is reached; see Retry-After (`overloaded_error`).", body = Object),
+        content((schemas::MessageObject = "application/json"), (Object = "text/event-stream"))),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`authentication_error`).", body = schemas::VendorError),
+    (status = 404, description = "Unknown model (`not_found_error`).", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large (`request_too_large`).", body = schemas::VendorError),
+    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_error`).", body = schemas::VendorError),
+    (status = 500, description = "Internal error (`api_error`).", body = schemas::VendorError),
+    (status = 504, description = "The turn timed out (`timeout_error`).", body = schemas::VendorError),
+    (status = 529, description = "`sessions.max_live` is reached; see Retry-After (`overloaded_error`).", body = schemas::VendorError),
 ))]
 pub(crate) async fn messages(
     State(gateway): State<Arc<Gateway>>,

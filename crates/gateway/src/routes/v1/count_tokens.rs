@@ -15,6 +15,7 @@ use super::tools;
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// About how many bytes of text are one token.
@@ -42,12 +43,12 @@ pub(crate) struct CountBody {
 /// system prompt and its tools, is not counted.
 #[utoipa::path(post, path = "/v1/messages/count_tokens", tag = "v1", operation_id = "count_tokens", request_body = CountBody,
     security(("token" = [])), responses(
-    (status = 200, description = "`{\"input_tokens\": N}`", body = Object),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`authentication_error`).", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large (`request_too_large`).", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "`{\"input_tokens\": N}`", body = schemas::InputTokens),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`authentication_error`).", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large (`request_too_large`).", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn count_tokens(
     State(gateway): State<Arc<Gateway>>,

@@ -21,5 +21,6 @@ pub(crate) mod openai;
 mod reply;
 pub(crate) mod responses;
 mod schema_cost;
+mod schemas;
 mod structured;
 mod tools;

@@ -16,6 +16,7 @@ use super::tools::ToolUse;
 use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// The model that Claude Code chooses.
@@ -29,10 +30,10 @@ const SYSTEM_LIMIT: usize = 120_000;
 
 /// Lists Claude Code's short names, and the other installed agents, which sessions can use. Hob passes any other name on to Claude Code.
 #[utoipa::path(get, path = "/v1/models", tag = "v1", operation_id = "list_models", security(("token" = [])), params(PageQuery), responses(
-    (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -63,10 +64,10 @@ pub(crate) async fn list(
 /// which of them exist.
 #[utoipa::path(get, path = "/v1/models/{model}", tag = "v1", operation_id = "get_model", security(("token" = [])),
     params(("model" = String, Path, description = "The name.")), responses(
-    (status = 200, description = "The model.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "Hob has no such model, and passes no such name on.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The model.", body = schemas::ModelObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "Hob has no such model, and passes no such name on.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,

@@ -15,17 +15,18 @@ use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::dialect::Dialect;
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// Creates an agent.
 #[utoipa::path(post, path = "/v1/agents", tag = "v1", operation_id = "create_agent", security(("token" = [])),
     request_body = Object, responses(
-    (status = 200, description = "The agent, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The agent, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = schemas::AgentObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -55,10 +56,10 @@ pub(crate) async fn create(
         ("order" = Option<String>, Query, description = "OpenAI: `desc` (the default) or `asc`."),
         ("include_archived" = Option<bool>, Query, description = "Anthropic: also list archived ones."),
         ("created_at[gte]" = Option<String>, Query, description = "Anthropic: only agents from this time on; also `lte`.")), responses(
-    (status = 200, description = "The agents, newest first.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The agents, newest first.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -81,11 +82,11 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/agents/{id}", tag = "v1", operation_id = "get_agent", security(("token" = [])),
     params(("id" = String, Path, description = "The agent."),
         ("version" = Option<u32>, Query, description = "Anthropic: this version instead of the newest one.")), responses(
-    (status = 200, description = "The agent.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The agent.", body = schemas::AgentObject),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -108,13 +109,13 @@ pub(crate) async fn get(
 /// Changes an agent. Its sessions keep the version that they were created with.
 #[utoipa::path(post, path = "/v1/agents/{id}", tag = "v1", operation_id = "update_agent", security(("token" = [])),
     params(("id" = String, Path, description = "The agent.")), request_body = Object, responses(
-    (status = 200, description = "The agent's new version.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The agent's new version.", body = schemas::AgentObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -151,10 +152,10 @@ fn ignored(dialect: Dialect, agent: &Value) -> IgnoredFields {
 /// Deletes an agent. Its sessions go on.
 #[utoipa::path(delete, path = "/v1/agents/{id}", tag = "v1", operation_id = "delete_agent", security(("token" = [])),
     params(("id" = String, Path, description = "The agent.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,
@@ -172,10 +173,10 @@ pub(crate) async fn delete(
 /// Archives an agent: no new session can use it.
 #[utoipa::path(post, path = "/v1/agents/{id}/archive", tag = "v1", operation_id = "archive_agent", security(("token" = [])),
     params(("id" = String, Path, description = "The agent.")), responses(
-    (status = 200, description = "The agent.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The agent.", body = schemas::AgentObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn archive(
     State(gateway): State<Arc<Gateway>>,
@@ -194,11 +195,11 @@ pub(crate) async fn archive(
     params(("id" = String, Path, description = "The agent."),
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
         ("page" = Option<String>, Query, description = "`next_page` of the page before.")), responses(
-    (status = 200, description = "The versions, newest first.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The versions, newest first.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn versions(
     State(gateway): State<Arc<Gateway>>,

@@ -19,6 +19,7 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::message_batches::{BatchRequest, MessageBatch};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 const MAX_REQUESTS: usize = 1000;
@@ -33,12 +34,12 @@ struct BatchBody {
 /// Creates a batch of messages. Its requests run one after another.
 #[utoipa::path(post, path = "/v1/messages/batches", tag = "v1", operation_id = "create_message_batch",
     security(("token" = [])), request_body = Object, responses(
-    (status = 200, description = "The batch.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The batch.", body = schemas::MessageBatchObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -66,10 +67,10 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/v1/messages/batches", tag = "v1", operation_id = "list_message_batches",
     security(("token" = [])),
     params(PageQuery), responses(
-    (status = 200, description = "The batches, newest first.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The batches, newest first.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -88,10 +89,10 @@ pub(crate) async fn list(
 /// Returns a batch.
 #[utoipa::path(get, path = "/v1/messages/batches/{id}", tag = "v1", operation_id = "get_message_batch",
     security(("token" = [])), params(("id" = String, Path, description = "The batch.")), responses(
-    (status = 200, description = "The batch.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such batch of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The batch.", body = schemas::MessageBatchObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such batch of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -112,11 +113,11 @@ pub(crate) async fn get(
 /// Cancels a batch. Requests without a result get the result `canceled`.
 #[utoipa::path(post, path = "/v1/messages/batches/{id}/cancel", tag = "v1", operation_id = "cancel_message_batch",
     security(("token" = [])), params(("id" = String, Path, description = "The batch.")), responses(
-    (status = 200, description = "The batch.", body = Object),
-    (status = 400, description = "The batch has ended.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such batch of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The batch.", body = schemas::MessageBatchObject),
+    (status = 400, description = "The batch has ended.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such batch of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
@@ -148,11 +149,11 @@ pub(crate) async fn cancel(
 /// Deletes a batch that has ended, with its results.
 #[utoipa::path(delete, path = "/v1/messages/batches/{id}", tag = "v1", operation_id = "delete_message_batch",
     security(("token" = [])), params(("id" = String, Path, description = "The batch.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 400, description = "The batch has not ended.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such batch of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 400, description = "The batch has not ended.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such batch of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,
@@ -174,9 +175,9 @@ pub(crate) async fn delete(
 #[utoipa::path(get, path = "/v1/messages/batches/{id}/results", tag = "v1", operation_id = "get_message_batch_results",
     security(("token" = [])), params(("id" = String, Path, description = "The batch.")), responses(
     (status = 200, description = "The results, in the order of the requests.", content_type = "application/x-jsonl", body = String),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such batch of this app, or it has not ended.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such batch of this app, or it has not ended.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn results(
     State(gateway): State<Arc<Gateway>>,

@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// Items that are added to a conversation.
@@ -29,13 +30,13 @@ pub(crate) struct NewItems {
 #[utoipa::path(post, path = "/v1/conversations/{id}/items", tag = "v1", operation_id = "create_conversation_items",
     request_body = NewItems, security(("token" = [])),
     params(("id" = String, Path, description = "The conversation.")), responses(
-    (status = 200, description = "A list of the new items.", body = Object),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body or the conversation is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "A list of the new items.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body or the conversation is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -60,11 +61,11 @@ pub(crate) async fn create(
 /// Lists the items of a conversation.
 #[utoipa::path(get, path = "/v1/conversations/{id}/items", tag = "v1", operation_id = "list_conversation_items",
     security(("token" = [])), params(("id" = String, Path, description = "The conversation."), ItemsQuery), responses(
-    (status = 200, description = "The items.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The items.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -85,10 +86,10 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/conversations/{id}/items/{item_id}", tag = "v1", operation_id = "get_conversation_item",
     security(("token" = [])), params(("id" = String, Path, description = "The conversation."),
     ("item_id" = String, Path, description = "The item.")), responses(
-    (status = 200, description = "The item.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app, or no such item.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The item.", body = schemas::ItemObject),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app, or no such item.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -107,10 +108,10 @@ pub(crate) async fn get(
     operation_id = "delete_conversation_item", security(("token" = [])),
     params(("id" = String, Path, description = "The conversation."),
     ("item_id" = String, Path, description = "The item.")), responses(
-    (status = 200, description = "The conversation.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app, or no such item.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The conversation.", body = schemas::ConversationObject),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app, or no such item.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

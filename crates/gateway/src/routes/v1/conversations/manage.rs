@@ -13,6 +13,7 @@ use super::body::{Called, checked_items, respond};
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// A new conversation.
@@ -32,12 +33,12 @@ pub(crate) struct NewConversation {
 /// It is deleted when nothing was added or changed for `sessions.hard_ttl_secs`.
 #[utoipa::path(post, path = "/v1/conversations", tag = "v1", operation_id = "create_conversation",
     request_body = NewConversation, security(("token" = [])), responses(
-    (status = 200, description = "The conversation.", body = Object),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body or the conversation is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The conversation.", body = schemas::ConversationObject),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body or the conversation is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -59,10 +60,10 @@ pub(crate) async fn create(
 /// Returns a conversation without its items.
 #[utoipa::path(get, path = "/v1/conversations/{id}", tag = "v1", operation_id = "get_conversation",
     security(("token" = [])), params(("id" = String, Path, description = "The conversation.")), responses(
-    (status = 200, description = "The conversation.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The conversation.", body = schemas::ConversationObject),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -89,13 +90,13 @@ pub(crate) struct ConversationChange {
 #[utoipa::path(post, path = "/v1/conversations/{id}", tag = "v1", operation_id = "update_conversation",
     request_body = ConversationChange, security(("token" = [])),
     params(("id" = String, Path, description = "The conversation.")), responses(
-    (status = 200, description = "The conversation.", body = Object),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The conversation.", body = schemas::ConversationObject),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -118,10 +119,10 @@ pub(crate) async fn update(
 /// Deletes a conversation with its items. The responses that were made in it stay.
 #[utoipa::path(delete, path = "/v1/conversations/{id}", tag = "v1", operation_id = "delete_conversation",
     security(("token" = [])), params(("id" = String, Path, description = "The conversation.")), responses(
-    (status = 200, description = "Deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such conversation of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "Deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such conversation of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

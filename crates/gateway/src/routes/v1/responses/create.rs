@@ -25,6 +25,7 @@ use super::{input, stream};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// A request for a response. Fields that are not here are accepted without effect.
@@ -79,16 +80,16 @@ pub(crate) struct ResponseBody {
 #[utoipa::path(post, path = "/v1/responses", tag = "v1", operation_id = "create_response", request_body = ResponseBody,
     security(("token" = [])), responses(
     (status = 200, description = "The response, or a stream of its events. The header `x-hob-session` says whether the process was `warm`, `seeded` or `fresh`. The header `x-hob-ignored` lists the fields that had no effect.",
-        content((Object = "application/json"), (Object = "text/event-stream"))),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "Unknown model, previous response or conversation.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_exceeded`).", body = Object),
-    (status = 500, description = "Internal error (`server_error`).", body = Object),
-    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = Object),
-    (status = 504, description = "The turn timed out.", body = Object),
+        content((schemas::OpenAiResponseObject = "application/json"), (Object = "text/event-stream"))),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "Unknown model, previous response or conversation.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 429, description = "The app has used up its quota, or the model's rate limit is reached (`rate_limit_exceeded`).", body = schemas::VendorError),
+    (status = 500, description = "Internal error (`server_error`).", body = schemas::VendorError),
+    (status = 503, description = "`sessions.max_live` is reached; see Retry-After.", body = schemas::VendorError),
+    (status = 504, description = "The turn timed out.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,

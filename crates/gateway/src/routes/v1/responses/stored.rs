@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 type Called<T> = Result<T, ApiError>;
@@ -29,11 +30,11 @@ const MAX_STREAMED_AGAIN: usize = 1 << 20;
 #[utoipa::path(get, path = "/v1/responses/{id}", tag = "v1", operation_id = "get_response", security(("token" = [])),
     params(("id" = String, Path, description = "The response."), GetQuery), responses(
     (status = 200, description = "The response, or its events.",
-        content((Object = "application/json"), (Object = "text/event-stream"))),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such response of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+        content((schemas::OpenAiResponseObject = "application/json"), (Object = "text/event-stream"))),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such response of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -73,10 +74,10 @@ pub(crate) async fn get(
 /// Deletes a stored response. One that is being made is cancelled.
 #[utoipa::path(delete, path = "/v1/responses/{id}", tag = "v1", operation_id = "delete_response", security(("token" = [])),
     params(("id" = String, Path, description = "The response.")), responses(
-    (status = 200, description = "Deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such response of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "Deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such response of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,
@@ -94,11 +95,11 @@ pub(crate) async fn delete(
 /// Cancels a response in the background. One that has ended stays as it is.
 #[utoipa::path(post, path = "/v1/responses/{id}/cancel", tag = "v1", operation_id = "cancel_response",
     security(("token" = [])), params(("id" = String, Path, description = "The response.")), responses(
-    (status = 200, description = "The response.", body = Object),
-    (status = 400, description = "The response is not in the background, or runs on another node.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such response of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The response.", body = schemas::OpenAiResponseObject),
+    (status = 400, description = "The response is not in the background, or runs on another node.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such response of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn cancel(
     State(gateway): State<Arc<Gateway>>,
@@ -136,11 +137,11 @@ pub(crate) struct GetQuery {
 /// Lists the items of a stored response's request.
 #[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "v1", operation_id = "list_response_input_items",
     security(("token" = [])), params(("id" = String, Path, description = "The response."), ItemsQuery), responses(
-    (status = 200, description = "The items.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such response of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The items.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such response of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn input_items(
     State(gateway): State<Arc<Gateway>>,
@@ -178,13 +179,13 @@ pub(crate) struct InputTokensBody {
 /// system prompt and its tools, is not counted.
 #[utoipa::path(post, path = "/v1/responses/input_tokens", tag = "v1", operation_id = "count_response_tokens",
     request_body = InputTokensBody, security(("token" = [])), responses(
-    (status = 200, description = "`{\"object\": \"response.input_tokens\", \"input_tokens\": N}`", body = Object),
-    (status = 400, description = "Invalid request (`invalid_request_error`).", body = Object),
-    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = Object),
-    (status = 404, description = "No such previous response or conversation.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "`{\"object\": \"response.input_tokens\", \"input_tokens\": N}`", body = schemas::InputTokens),
+    (status = 400, description = "Invalid request (`invalid_request_error`).", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token (`invalid_api_key`).", body = schemas::VendorError),
+    (status = 404, description = "No such previous response or conversation.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn input_tokens(
     State(gateway): State<Arc<Gateway>>,

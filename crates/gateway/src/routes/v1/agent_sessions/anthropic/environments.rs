@@ -18,6 +18,7 @@ use crate::routes::v1::agent_sessions::body::present;
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
 use crate::routes::v1::agent_sessions::respond::{Called, answer, time};
 use crate::routes::v1::dialect::Dialect;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 #[derive(Deserialize)]
@@ -35,12 +36,12 @@ struct EnvironmentBody {
 /// Creates an environment.
 #[utoipa::path(post, path = "/v1/environments", tag = "v1", operation_id = "create_environment", security(("token" = [])),
     request_body = Object, responses(
-    (status = 200, description = "The environment.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The environment.", body = schemas::EnvironmentObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -70,10 +71,10 @@ pub(crate) async fn create(
     params(("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
         ("page" = Option<String>, Query, description = "`next_page` of the page before."),
         ("include_archived" = Option<bool>, Query, description = "Also list archived ones.")), responses(
-    (status = 200, description = "The environments, newest first.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The environments, newest first.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -94,10 +95,10 @@ pub(crate) async fn list(
 /// Returns an environment.
 #[utoipa::path(get, path = "/v1/environments/{id}", tag = "v1", operation_id = "get_environment", security(("token" = [])),
     params(("id" = String, Path, description = "The environment.")), responses(
-    (status = 200, description = "The environment.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such environment of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The environment.", body = schemas::EnvironmentObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such environment of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -114,13 +115,13 @@ pub(crate) async fn get(
 /// Changes an environment.
 #[utoipa::path(post, path = "/v1/environments/{id}", tag = "v1", operation_id = "update_environment", security(("token" = [])),
     params(("id" = String, Path, description = "The environment.")), request_body = Object, responses(
-    (status = 200, description = "The environment.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such environment of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The environment.", body = schemas::EnvironmentObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such environment of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -168,10 +169,10 @@ pub(crate) async fn update(
 /// Archives an environment: no new session can use it.
 #[utoipa::path(post, path = "/v1/environments/{id}/archive", tag = "v1", operation_id = "archive_environment",
     security(("token" = [])), params(("id" = String, Path, description = "The environment.")), responses(
-    (status = 200, description = "The environment.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such environment of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The environment.", body = schemas::EnvironmentObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such environment of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn archive(
     State(gateway): State<Arc<Gateway>>,
@@ -196,10 +197,10 @@ pub(crate) async fn archive(
 /// Deletes an environment. Its sessions go on.
 #[utoipa::path(delete, path = "/v1/environments/{id}", tag = "v1", operation_id = "delete_environment",
     security(("token" = [])), params(("id" = String, Path, description = "The environment.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such environment of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such environment of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

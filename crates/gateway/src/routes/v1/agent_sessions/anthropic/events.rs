@@ -16,6 +16,7 @@ use crate::routes::v1::agent_sessions::feed::{FeedStart, StepFeed, all_steps};
 use crate::routes::v1::agent_sessions::respond::{self, Called, answer};
 use crate::routes::v1::agent_sessions::sessions;
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// The most turns that can wait at a time.
@@ -29,11 +30,11 @@ const RECENT_TURNS: usize = 200;
         ("order" = Option<String>, Query, description = "`asc` (the default) or `desc`."),
         ("types" = Option<Vec<String>>, Query, description = "Only events of these types."),
         ("created_at[gte]" = Option<String>, Query, description = "Only events from this time on; also `gt`, `lt`, `lte`.")), responses(
-    (status = 200, description = "The events.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The events.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -81,10 +82,10 @@ pub(crate) async fn list(
         ("event_deltas" = Option<Vec<String>>, Query,
             description = "`agent.message`, `agent.thinking`: also send these texts while they are written.")), responses(
     (status = 200, description = "The events, as they happen.", content((String = "text/event-stream"))),
-    (status = 400, description = "The session has no event with the id in Last-Event-ID.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 400, description = "The session has no event with the id in Last-Event-ID.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn follow(
     State(gateway): State<Arc<Gateway>>,

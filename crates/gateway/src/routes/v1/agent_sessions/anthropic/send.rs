@@ -25,6 +25,7 @@ use crate::routes::v1::agent_sessions::sessions;
 use crate::routes::v1::agent_sessions::steps::{Step, StepKind};
 use crate::routes::v1::attachments::refuse_addresses_in;
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// The most events of one request.
@@ -71,15 +72,15 @@ enum Sent {
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key sends nothing again.")),
     request_body = Object, responses(
-    (status = 200, description = "The events.", body = Object),
-    (status = 400, description = "Invalid request, or the session has ended.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app, or no pending tool call or permission request has this ID.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 429, description = "The queue is full, or the app's limit is reached; see Retry-After.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
-    (status = 529, description = "Hob is stopping (`overloaded_error`).", body = Object),
+    (status = 200, description = "The events.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid request, or the session has ended.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app, or no pending tool call or permission request has this ID.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 429, description = "The queue is full, or the app's limit is reached; see Retry-After.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
+    (status = 529, description = "Hob is stopping (`overloaded_error`).", body = schemas::VendorError),
 ))]
 pub(crate) async fn send(
     State(gateway): State<Arc<Gateway>>,

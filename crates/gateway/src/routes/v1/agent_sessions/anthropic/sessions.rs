@@ -21,6 +21,7 @@ use crate::routes::v1::agent_sessions::respond::{Called, answer, answer_noting};
 use crate::routes::v1::agent_sessions::sessions::{self, DescribedSession, Description};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 #[derive(Deserialize)]
@@ -50,15 +51,15 @@ struct UpdateBody {
 /// Creates a session of an agent.
 #[utoipa::path(post, path = "/v1/sessions", tag = "v1", operation_id = "create_agent_session", security(("token" = [])),
     request_body = Object, responses(
-    (status = 200, description = "The session.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent or environment of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 429, description = "The app's limit is reached; see Retry-After.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
-    (status = 529, description = "`sessions.max_live` is reached (`overloaded_error`).", body = Object),
+    (status = 200, description = "The session.", body = schemas::AgentSessionObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent or environment of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 429, description = "The app's limit is reached; see Retry-After.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
+    (status = 529, description = "`sessions.max_live` is reached (`overloaded_error`).", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -161,11 +162,15 @@ struct SessionListFilter<'a> {
 impl SessionListFilter<'_> {
     fn read(query: &Query) -> Result<SessionListFilter<'_>, ApiError> {
         let agent = query.get("agent_id");
-        let wrong = |_| ApiError::bad_request("agent_version: must be a whole number");
-        let version = query.get("agent_version").map(str::parse::<u32>).transpose();
+        let wrong = || ApiError::bad_request("agent_version: must be a whole number");
+        let number = |text: &str| {
+            let number = text.parse().ok().filter(|number| i32::try_from(*number).is_ok());
+            number.ok_or_else(wrong)
+        };
+        let version: Option<u32> = query.get("agent_version").map(number).transpose()?;
         Ok(SessionListFilter {
             agent,
-            agent_version: version.map_err(wrong)?.filter(|_| agent.is_some()),
+            agent_version: version.filter(|_| agent.is_some()),
             memory_store: query.get("memory_store_id"),
             is_of_deployment: query.get("deployment_id").is_some(),
             created: query.times("created_at")?,
@@ -196,10 +201,10 @@ impl SessionListFilter<'_> {
         ("statuses" = Option<Vec<String>>, Query, description = "Only sessions with one of these states."),
         ("created_at[gte]" = Option<String>, Query, description = "Only sessions from this time on; also `gt`, `lt`, `lte`."),
         ("include_archived" = Option<bool>, Query, description = "Also list archived ones.")), responses(
-    (status = 200, description = "The sessions.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The sessions.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -231,10 +236,10 @@ pub(crate) async fn list(
 /// Returns a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}", tag = "v1", operation_id = "get_agent_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "The session.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The session.", body = schemas::AgentSessionObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -252,13 +257,13 @@ pub(crate) async fn get(
 /// Changes the title or the metadata of a session.
 #[utoipa::path(post, path = "/v1/sessions/{id}", tag = "v1", operation_id = "update_agent_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
-    (status = 200, description = "The session.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The session.", body = schemas::AgentSessionObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -296,10 +301,10 @@ pub(crate) async fn update(
 /// Archives a session: it takes no more events.
 #[utoipa::path(post, path = "/v1/sessions/{id}/archive", tag = "v1", operation_id = "archive_agent_session",
     security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "The session.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The session.", body = schemas::AgentSessionObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn archive(
     State(gateway): State<Arc<Gateway>>,
@@ -323,10 +328,10 @@ pub(crate) async fn archive(
 /// Deletes a session. Its log stays until `hard_ttl_secs`.
 #[utoipa::path(delete, path = "/v1/sessions/{id}", tag = "v1", operation_id = "delete_agent_session",
     security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

@@ -22,6 +22,7 @@ use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::cursor::Query;
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 #[derive(Deserialize)]
@@ -50,14 +51,14 @@ enum Precondition {
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the text.")),
     request_body = Object, responses(
-    (status = 200, description = "The memory.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 409, description = "The path has a memory already.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory.", body = schemas::MemoryObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 409, description = "The path has a memory already.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -109,11 +110,11 @@ pub(crate) async fn create(
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 100; with `full`, 20."),
         ("page" = Option<String>, Query, description = "`next_page` of the page before."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the texts.")), responses(
-    (status = 200, description = "The memories, by path.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memories, by path.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -168,11 +169,11 @@ fn folder_at_depth(path: &str, depth: usize) -> Option<&str> {
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("memory_id" = String, Path, description = "The memory."),
         ("view" = Option<String>, Query, description = "`full` (the default), or `basic`, without the text.")), responses(
-    (status = 200, description = "The memory.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory in this store of the app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory.", body = schemas::MemoryObject),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory in this store of the app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -194,14 +195,14 @@ pub(crate) async fn get(
         ("memory_id" = String, Path, description = "The memory."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the text.")),
     request_body = Object, responses(
-    (status = 200, description = "The memory.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory in this store of the app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 409, description = "The precondition fails, or the path has another memory.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory.", body = schemas::MemoryObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory in this store of the app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 409, description = "The precondition fails, or the path has another memory.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -239,11 +240,11 @@ pub(crate) async fn update(
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("memory_id" = String, Path, description = "The memory."),
         ("expected_content_sha256" = Option<String>, Query, description = "Delete it only if its text has this digest.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory in this store of the app.", body = Object),
-    (status = 409, description = "The text has another digest.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory in this store of the app.", body = schemas::VendorError),
+    (status = 409, description = "The text has another digest.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

@@ -20,6 +20,7 @@ use crate::routes::v1::agent_sessions::agents;
 use crate::routes::v1::agent_sessions::cursor::Query;
 use crate::routes::v1::agent_sessions::respond::{Called, answer, time};
 use crate::routes::v1::dialect::Dialect;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 const MAX_NAME_CHARACTERS: usize = 255;
@@ -39,12 +40,12 @@ struct StoreBody {
 /// Creates a memory store.
 #[utoipa::path(post, path = "/v1/memory_stores", tag = "v1", operation_id = "create_memory_store",
     security(("token" = [])), request_body = Object, responses(
-    (status = 200, description = "The memory store.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory store.", body = schemas::MemoryStoreObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -74,10 +75,10 @@ pub(crate) async fn create(
         ("include_archived" = Option<bool>, Query, description = "Also list archived ones."),
         ("created_at[gte]" = Option<String>, Query, description = "Only those created at this time or later."),
         ("created_at[lte]" = Option<String>, Query, description = "Only those created at this time or earlier.")), responses(
-    (status = 200, description = "The memory stores, newest first.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory stores, newest first.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -102,10 +103,10 @@ pub(crate) async fn list(
 /// Returns a memory store.
 #[utoipa::path(get, path = "/v1/memory_stores/{id}", tag = "v1", operation_id = "get_memory_store",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store.")), responses(
-    (status = 200, description = "The memory store.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory store.", body = schemas::MemoryStoreObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -123,13 +124,13 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/v1/memory_stores/{id}", tag = "v1", operation_id = "update_memory_store",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store.")),
     request_body = Object, responses(
-    (status = 200, description = "The memory store.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory store.", body = schemas::MemoryStoreObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -164,10 +165,10 @@ pub(crate) async fn update(
 /// Archives a memory store: its memories can be read and deleted, and no longer be changed.
 #[utoipa::path(post, path = "/v1/memory_stores/{id}/archive", tag = "v1", operation_id = "archive_memory_store",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store.")), responses(
-    (status = 200, description = "The memory store.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The memory store.", body = schemas::MemoryStoreObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn archive(
     State(gateway): State<Arc<Gateway>>,
@@ -193,10 +194,10 @@ pub(crate) async fn archive(
 /// Deletes a memory store with its memories and their versions.
 #[utoipa::path(delete, path = "/v1/memory_stores/{id}", tag = "v1", operation_id = "delete_memory_store",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

@@ -17,6 +17,7 @@ use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::cursor::Query;
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::dialect::{Dialect, Problem};
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// Lists the versions of a store's memories, also of deleted ones.
@@ -32,11 +33,11 @@ use crate::state::Gateway;
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 100; with `full`, 20."),
         ("page" = Option<String>, Query, description = "`next_page` of the page before."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the texts.")), responses(
-    (status = 200, description = "The versions, newest first.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such memory store of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The versions, newest first.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such memory store of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -82,11 +83,11 @@ pub(crate) async fn list(
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("version_id" = String, Path, description = "The version."),
         ("view" = Option<String>, Query, description = "`full` (the default), or `basic`, without the text.")), responses(
-    (status = 200, description = "The version.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such version in this store of the app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The version.", body = schemas::MemoryVersionObject),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such version in this store of the app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -110,11 +111,11 @@ pub(crate) async fn get(
     operation_id = "redact_memory_version", security(("token" = [])),
     params(("id" = String, Path, description = "The memory store."),
         ("version_id" = String, Path, description = "The version.")), responses(
-    (status = 200, description = "The version.", body = Object),
-    (status = 400, description = "The version has the current text of its memory.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such version in this store of the app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The version.", body = schemas::MemoryVersionObject),
+    (status = 400, description = "The version has the current text of its memory.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such version in this store of the app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn redact(
     State(gateway): State<Arc<Gateway>>,

@@ -28,6 +28,7 @@ use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSessi
 use crate::routes::v1::agent_sessions::steps::StepKind;
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::openai::data_url;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// The most events of one request.
@@ -64,14 +65,14 @@ enum Sent {
         ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key sends nothing again.")),
     request_body = Object, responses(
     (status = 204, description = "The events have been taken."),
-    (status = 400, description = "Invalid request, or the session has ended.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app, or nothing waits for this result.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 429, description = "The queue is full, or the app's limit is reached; see Retry-After.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
-    (status = 503, description = "Hob is stopping.", body = Object),
+    (status = 400, description = "Invalid request, or the session has ended.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app, or nothing waits for this result.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 429, description = "The queue is full, or the app's limit is reached; see Retry-After.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
+    (status = 503, description = "Hob is stopping.", body = schemas::VendorError),
 ))]
 pub(crate) async fn send(
     State(gateway): State<Arc<Gateway>>,
@@ -273,10 +274,10 @@ fn input_block(part: &Value) -> Value {
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("Last-Event-ID" = Option<String>, Header, description = "Begin after this event.")), responses(
     (status = 200, description = "The events, as they happen.", content((String = "text/event-stream"))),
-    (status = 400, description = "The session has no event with the id in Last-Event-ID.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 400, description = "The session has no event with the id in Last-Event-ID.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn follow(
     State(gateway): State<Arc<Gateway>>,

@@ -25,6 +25,7 @@ use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSession, Description};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 #[derive(Deserialize)]
@@ -63,15 +64,15 @@ struct UpdateBody {
 #[utoipa::path(post, path = "/v1/agents/sessions", tag = "v1", operation_id = "create_openai_session", security(("token" = [])),
     request_body = Object, responses(
     (status = 200, description = "The session, or the events of its first turn.",
-        content((Object = "application/json"), (String = "text/event-stream"))),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such agent of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 429, description = "The app's limit is reached; see Retry-After.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
-    (status = 503, description = "`sessions.max_live` is reached.", body = Object),
+        content((schemas::AgentSessionObject = "application/json"), (String = "text/event-stream"))),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such agent of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 429, description = "The app's limit is reached; see Retry-After.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
+    (status = 503, description = "`sessions.max_live` is reached.", body = schemas::VendorError),
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
@@ -184,10 +185,10 @@ fn refuse(
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`, by creation."),
         ("agent_id" = Option<String>, Query, description = "Only sessions of this agent."),
         ("metadata[key]" = Option<String>, Query, description = "Only sessions whose metadata have this value under this key.")), responses(
-    (status = 200, description = "The sessions.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The sessions.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -219,10 +220,10 @@ pub(crate) async fn list(
 /// Returns a session.
 #[utoipa::path(get, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "get_openai_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "The session.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The session.", body = schemas::AgentSessionObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -240,13 +241,13 @@ pub(crate) async fn get(
 /// Changes the metadata of a session.
 #[utoipa::path(post, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "update_openai_session", security(("token" = [])),
     params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
-    (status = 200, description = "The session.", body = Object),
-    (status = 400, description = "Invalid request; the error names the field.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 408, description = "The body did not arrive in time.", body = Object),
-    (status = 413, description = "The body is too large.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The session.", body = schemas::AgentSessionObject),
+    (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 408, description = "The body did not arrive in time.", body = schemas::VendorError),
+    (status = 413, description = "The body is too large.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn update(
     State(gateway): State<Arc<Gateway>>,
@@ -280,10 +281,10 @@ pub(crate) async fn update(
 /// Deletes a session. Its log stays until `hard_ttl_secs`.
 #[utoipa::path(delete, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "delete_openai_session",
     security(("token" = [])), params(("id" = String, Path, description = "The session.")), responses(
-    (status = 200, description = "It is deleted.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn delete(
     State(gateway): State<Arc<Gateway>>,

@@ -18,6 +18,7 @@ use crate::routes::v1::agent_sessions::feed::all_steps;
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::agent_sessions::sessions;
 use crate::routes::v1::dialect::Dialect;
+use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 /// The most turns of a session that are listed.
@@ -29,11 +30,11 @@ const MAX_TURNS: usize = 10_000;
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
         ("after" = Option<String>, Query, description = "The last turn of the page before."),
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`.")), responses(
-    (status = 200, description = "The turns.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The turns.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
@@ -59,10 +60,10 @@ pub(crate) async fn list(
 /// Returns a turn.
 #[utoipa::path(get, path = "/v1/agents/sessions/{id}/turns/{turn}", tag = "v1", operation_id = "get_openai_turn", security(("token" = [])),
     params(("id" = String, Path, description = "The session."), ("turn" = String, Path, description = "The turn.")), responses(
-    (status = 200, description = "The turn.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such turn of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The turn.", body = schemas::AgentTurnObject),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such turn of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn get(
     State(gateway): State<Arc<Gateway>>,
@@ -86,11 +87,11 @@ pub(crate) async fn get(
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
         ("after" = Option<String>, Query, description = "The last item of the page before."),
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`.")), responses(
-    (status = 200, description = "The items.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such session of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The items.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such session of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn items(
     State(gateway): State<Arc<Gateway>>,
@@ -113,11 +114,11 @@ pub(crate) async fn items(
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
         ("after" = Option<String>, Query, description = "The last item of the page before."),
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`.")), responses(
-    (status = 200, description = "The items.", body = Object),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = Object),
-    (status = 401, description = "Missing or wrong token.", body = Object),
-    (status = 404, description = "No such turn of this app.", body = Object),
-    (status = 500, description = "Internal error; see Hob's log.", body = Object),
+    (status = 200, description = "The items.", body = schemas::ObjectPage),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
+    (status = 404, description = "No such turn of this app.", body = schemas::VendorError),
+    (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
 ))]
 pub(crate) async fn turn_items(
     State(gateway): State<Arc<Gateway>>,
