@@ -9,6 +9,7 @@
 //! - [`Children`] owns all children of one Hob process and the thread that looks after them.
 //! - [`Child`] is the handle of one child; dropping it ends the whole tree.
 //! - [`Confinement`] is what a child may not reach; the shim enforces it on the agent's whole tree.
+//! - [`show_in_pager`] lets the user page through a text, and waits for it.
 //! - [`sweep`] is the second line of defence: at start it ends processes that an earlier run left.
 //!
 //! Invariant: nothing here signals a process by pid alone. Inside a tree the shim is the reaper, so
@@ -24,6 +25,7 @@ mod exit;
 mod limits;
 pub mod namespace_processes;
 mod namespaces;
+mod pager;
 mod peer;
 mod program;
 mod pty;
@@ -45,6 +47,7 @@ pub use confine::{Confinement, landlock_version, opens};
 pub use environment::{cleaned_environment, name_matches};
 pub use exit::exit_at_once;
 pub use limits::{DiskLimit, Limit, TreeLimits, machine_memory};
+pub use pager::show_in_pager;
 pub use program::own_program;
 pub use pty::{Size, size_of};
 pub use ring::Ring;

@@ -25,6 +25,7 @@ mod memory;
 mod moment;
 mod outbox;
 mod owner_client;
+mod pager;
 mod printer;
 mod program_runner;
 mod raw_terminal;

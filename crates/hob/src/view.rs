@@ -118,12 +118,13 @@ impl View {
         }
     }
 
-    /// Prints rows in columns under a heading. On a terminal the widest columns are shortened until a row fits.
+    /// Prints rows in columns under a heading.
     pub fn print_table(&self, heading: &[&str], rows: &[Vec<String>]) {
         printer::out_drawing(&self.table(heading, rows));
     }
 
-    fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
+    /// Returns rows in columns under a heading. On a terminal the widest columns are shortened until a row fits.
+    pub fn table(&self, heading: &[&str], rows: &[Vec<String>]) -> String {
         let rows: Vec<Vec<String>> = rows
             .iter()
             .map(|row| row.iter().map(|cell| printer::one_line(cell)).collect())

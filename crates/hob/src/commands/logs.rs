@@ -10,7 +10,8 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 
 use super::{Context, Exit};
-use crate::printer::{self, errln, outln};
+use crate::pager::PagerOptions;
+use crate::printer::{self, errln};
 use crate::view::{Paint, View};
 
 /// How much of a log file is read for its last lines, in bytes.
@@ -29,6 +30,8 @@ pub struct Args {
     /// Print the JSON lines of the log unchanged
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pager: PagerOptions,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
@@ -48,8 +51,11 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             break;
         }
     }
-    for line in &last {
-        print(&view, line, args.json);
+    if args.follow || args.json {
+        last.iter().for_each(|line| print(&view, line, args.json));
+    } else {
+        let text: String = last.iter().map(|line| line_text(&view, line)).collect();
+        args.pager.print(&context.settings, &text);
     }
     if args.follow {
         follow(&folder, files.last().cloned(), &view, args.json)?;
@@ -114,10 +120,16 @@ fn follow(folder: &Path, from: Option<PathBuf>, view: &View, json: bool) -> anyh
 }
 
 fn print(view: &View, line: &str, json: bool) {
-    let value: Value = match serde_json::from_str(line) {
-        Ok(value) if json => return printer::out_json(&value),
-        Ok(value) => value,
-        Err(_) => return outln!("{line}"),
+    match serde_json::from_str(line) {
+        Ok(value) if json => printer::out_json(&value),
+        _ => printer::out_drawing(&line_text(view, line)),
+    }
+}
+
+/// Returns a line of the log for people.
+fn line_text(view: &View, line: &str) -> String {
+    let Ok(value) = serde_json::from_str::<Value>(line) else {
+        return format!("{}\n", printer::clean(line));
     };
     let level = value["level"].as_str().unwrap_or_default();
     let paint = match level {
@@ -132,11 +144,11 @@ fn print(view: &View, line: &str, json: bool) {
             details.push_str(&format!(" {key}={detail}"));
         }
     }
-    printer::out_drawing(&format!(
+    format!(
         "{}  {} {}{}\n",
         printer::one_line(value["timestamp"].as_str().unwrap_or_default()),
         view.paint(paint, &format!("{level:<5}")),
         printer::one_line(value["fields"]["message"].as_str().unwrap_or_default()),
         view.paint(Paint::Faint, &printer::one_line(&details)),
-    ));
+    )
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Context, Exit, memory_ids};
 use crate::memory;
 use crate::moment::Moment;
+use crate::pager::PagerOptions;
 use crate::printer::{self, errln, outln};
 use crate::turns_view::Heading;
 use crate::view::{Paint, View};
@@ -61,6 +62,8 @@ pub struct TimelineArgs {
     /// Print {"turns":[…]}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pager: PagerOptions,
 }
 
 /// Count what the memory holds
@@ -134,13 +137,12 @@ pub fn timeline(context: &Context, args: &TimelineArgs) -> anyhow::Result<Exit> 
             errln!("no turns; `--project '*'` lists those of all projects");
         }
         let view = View::of_stdout();
-        for turn in &turns {
-            print_turn(&view, turn);
-        }
+        let text: String = turns.iter().map(|turn| turn_text(&view, turn)).collect();
+        args.pager.print(&context.settings, &text);
     })
 }
 
-fn print_turn(view: &View, turn: &TimelineTurn) {
+fn turn_text(view: &View, turn: &TimelineTurn) -> String {
     let heading = Heading {
         ts: &turn.ts,
         role: &turn.role,
@@ -150,11 +152,12 @@ fn print_turn(view: &View, turn: &TimelineTurn) {
         session_id: &turn.session_id,
     };
     let id = view.paint(Paint::Faint, &format!("[{}]", view.id(&turn.record_id)));
-    printer::out_drawing(&format!("{}  {id}\n", heading.line(view)));
+    let mut text = format!("{}  {id}\n", heading.line(view));
     for line in turn.text.trim_end().lines() {
-        outln!("  {line}");
+        text.push_str(&format!("  {}\n", printer::clean(line)));
     }
-    outln!();
+    text.push('\n');
+    text
 }
 
 pub fn stats(context: &Context, args: &StatsArgs) -> anyhow::Result<Exit> {

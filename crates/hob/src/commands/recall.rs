@@ -13,7 +13,8 @@ use super::recall_screen::{self, Query, Scope};
 use super::{Context, Exit, memory_ids};
 use crate::memory;
 use crate::moment::Moment;
-use crate::printer::{self, errln, outln};
+use crate::pager::PagerOptions;
+use crate::printer::{self, errln};
 use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
@@ -66,6 +67,8 @@ pub struct Args {
     /// Print {"hits":[…],"budget_used":…,"omitted":…,"partial":…}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pager: PagerOptions,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
@@ -107,7 +110,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         printer::out_json(&serde_json::to_value(&result)?);
     } else {
-        print(&result, &args.cue.join(" "));
+        args.pager.print(settings, &hits_text(&result, &args.cue.join(" ")));
     }
     Ok(Exit::Done)
 }
@@ -163,7 +166,7 @@ fn search_on_screen(
     };
     if let Some(chosen) = recall_screen::run(args.cue.join(" "), search)? {
         let view = View::of_stdout();
-        print_hit(&view, &Highlighter::new(""), &chosen);
+        printer::out_drawing(&hit_text(&view, &Highlighter::new(""), &chosen));
     }
     Ok(Exit::Done)
 }
@@ -190,38 +193,39 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
     })
 }
 
-fn print(result: &RecallResult, query: &str) {
+fn hits_text(result: &RecallResult, query: &str) -> String {
     let view = View::of_stdout();
     let highlighter = Highlighter::new(query);
-    for hit in &result.hits {
-        print_hit(&view, &highlighter, hit);
-    }
+    let mut text: String =
+        result.hits.iter().map(|hit| hit_text(&view, &highlighter, hit)).collect();
     let omitted = match result.omitted {
         0 => String::new(),
         omitted => format!(", {omitted} more not shown (--limit, --budget-tokens)"),
     };
     let hits = if result.hits.len() == 1 { "hit" } else { "hits" };
-    outln!("{} {hits}{omitted}", result.hits.len());
+    text.push_str(&format!("{} {hits}{omitted}\n", result.hits.len()));
     if result.partial {
-        outln!("some captured turns are not searchable yet; `hob serve` makes them searchable");
+        text.push_str(
+            "some captured turns are not searchable yet; `hob serve` makes them searchable\n",
+        );
     }
+    text
 }
 
-fn print_hit(view: &View, highlighter: &Highlighter, hit: &Hit) {
+fn hit_text(view: &View, highlighter: &Highlighter, hit: &Hit) -> String {
     let (heading, reason) = (Heading::of_hit(hit).line(view), reason_line(view, hit));
-    printer::out_drawing(&format!(
-        "{heading}
-  {reason}
-"
-    ));
+    let mut text = format!("{heading}\n  {reason}\n");
     for (name, value) in &hit.features {
-        outln!("    {name} {value:.3}");
+        text.push_str(&format!("    {} {value:.3}\n", printer::one_line(name)));
     }
     for line in hit.text.trim_end().lines() {
-        printer::out_drawing(&format!("  | {}\n", highlighter.line(view, line)));
+        text.push_str(&format!("  | {}\n", highlighter.line(view, line)));
     }
     if hit.cut {
-        outln!("  (a passage of a longer turn; `hob recall --budget-tokens` shows more of it)");
+        text.push_str(
+            "  (a passage of a longer turn; `hob recall --budget-tokens` shows more of it)\n",
+        );
     }
-    outln!();
+    text.push('\n');
+    text
 }

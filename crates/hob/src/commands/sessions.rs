@@ -10,7 +10,9 @@ use super::conversation::Conversation;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
+use crate::pager::PagerOptions;
 use crate::printer::{self, errln, outln};
+use crate::settings::Resolved;
 use crate::view::View;
 
 /// How many of the latest turns are looked at for the one that a live message begins.
@@ -37,6 +39,8 @@ enum SessionsAction {
         /// Print {"count":…,"sessions":[…]}
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        pager: PagerOptions,
     },
     /// Show one session
     Show {
@@ -82,7 +86,7 @@ enum SessionsAction {
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let outcome = memory::runtime()?.block_on(async {
         let mut client = owner_client::connect(&context.settings.socket).await?;
-        act(&mut client, &context.settings.socket, &args.action).await
+        act(&mut client, &context.settings, &args.action).await
     });
     match outcome {
         Err(error) if error.is::<NotRunning>() => {
@@ -93,11 +97,22 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-async fn act(client: &mut Client, socket: &Path, action: &SessionsAction) -> anyhow::Result<Exit> {
+async fn act(
+    client: &mut Client,
+    settings: &Resolved,
+    action: &SessionsAction,
+) -> anyhow::Result<Exit> {
     match action {
-        SessionsAction::List { all, json } => {
+        SessionsAction::List { all, json, pager } => {
             let shown = if *all { SessionFilter::All } else { SessionFilter::Open };
-            print_sessions(&list(client, shown).await?, *json);
+            let sessions = list(client, shown).await?;
+            match *json {
+                true => {
+                    printer::out_json(&json!({"count": sessions.len(), "sessions": sessions}));
+                }
+                false if sessions.is_empty() => errln!("no sessions"),
+                false => pager.print(settings, &sessions_text(&sessions)),
+            }
         }
         SessionsAction::Show { id, json } => {
             let session = request(client, Method::GET, id, "").await?;
@@ -108,7 +123,7 @@ async fn act(client: &mut Client, socket: &Path, action: &SessionsAction) -> any
             }
         }
         SessionsAction::Tail { id, after, no_follow, json } => {
-            let followed = (!no_follow).then_some(socket);
+            let followed = (!no_follow).then_some(settings.socket.as_path());
             tail(client, id, *after, followed, *json).await?;
         }
         SessionsAction::Cancel { id, json } => {
@@ -232,17 +247,11 @@ impl TailPrinter {
     }
 }
 
-fn print_sessions(sessions: &[Value], json: bool) {
-    if json {
-        printer::out_json(&json!({"count": sessions.len(), "sessions": sessions}));
-    } else if sessions.is_empty() {
-        errln!("no sessions");
-    } else {
-        let view = View::of_stdout();
-        let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(&view, session)).collect();
-        let heading = ["ID", "APP", "AGENT", "STATE", "TURNS", "LAST TURN", "FOLDER"];
-        view.print_table(&heading, &rows);
-    }
+fn sessions_text(sessions: &[Value]) -> String {
+    let view = View::of_stdout();
+    let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(&view, session)).collect();
+    let heading = ["ID", "APP", "AGENT", "STATE", "TURNS", "LAST TURN", "FOLDER"];
+    view.table(&heading, &rows)
 }
 
 /// Which sessions a list contains.
@@ -308,11 +317,12 @@ async fn follow(
 
 fn row(view: &View, session: &Value) -> Vec<String> {
     let text = |key: &str| session[key].as_str().unwrap_or("-");
+    let state = if session["waiting"] == true { "waiting" } else { text("state") };
     vec![
         view.id(text("session_id")).to_owned(),
         text("app").to_owned(),
         text("agent").to_owned(),
-        text("state").to_owned(),
+        state.to_owned(),
         session["turn_count"].to_string(),
         view.time(text("last_turn_at")),
         view.path(text("cwd")).into_owned(),

@@ -92,6 +92,10 @@ settings! {
         key: "log", default: "info",
         help: "Level of the log file: `error`, `warn`, `info`, `debug` or `trace`; or a level followed by comma-separated `target=level` exceptions, for example `warn,hob_memory=debug`.",
     }
+    pager: String {
+        key: "pager", default: "",
+        help: "Program that shows output of `hob recall`, `timeline`, `logs` and `sessions list` that is longer than the terminal. If empty, `$PAGER`, or `less -FRX`. `cat` turns it off, as does `--no-pager`.",
+    }
     store_url: Option<StoreUrl> {
         key: "store.url", default: "",
         help: "PostgreSQL database for apps, sessions, events and the memory: `postgres://USER:PASSWORD@HOST/DATABASE`. If empty, Hob uses the SQLite files `hob.db` and `memory.db` in `$HOB_HOME`.",

@@ -7,7 +7,7 @@ use hob_domain::Timestamp;
 use hob_testkit::TestHome;
 use serde_json::json;
 
-use crate::memory_setup::{capture, export, json_of, said, transcript};
+use crate::memory_setup::{capture, export, folder, json_of, said, transcript};
 use crate::on_terminal::{dialogue_on_terminal, on_terminal};
 
 const COLOUR: char = '\u{1b}';
@@ -209,4 +209,48 @@ fn output_that_cannot_be_written_is_an_error() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("cannot write the output"), "{arguments:?}: {said}");
     }
+}
+
+/// A pager gets what does not fit on the terminal, and nothing else.
+#[test]
+fn long_output_on_a_terminal_is_paged() {
+    let home = TestHome::new();
+    let records: Vec<_> =
+        (0..40).map(|n| said("long", n, "user", &format!("turn {n} about the harbour"))).collect();
+    let path = transcript(&home, "long.jsonl", &records);
+    let project = folder(&home, "harbour");
+    capture(&home, &["--cwd", project.to_str().unwrap()], &path);
+    let shown = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = home.command(arguments);
+        command.current_dir(&project).envs(variables.iter().copied());
+        on_terminal(command, "")
+    };
+    let pager = ("PAGER", "sed 's/^/paged /'");
+    let timeline = ["timeline", "--limit", "40"];
+    let paged = shown(&timeline, &[pager]);
+    assert!(paged.lines().all(|line| line.starts_with("paged ")), "{paged}");
+    assert!(paged.contains("turn 0 about") && paged.contains("turn 39 about"), "{paged}");
+    assert!(paged.contains("\x1b["), "colours stay: {paged}");
+    let paged = shown(&["recall", "--limit", "30", "about the harbour"], &[pager]);
+    assert!(paged.starts_with("paged ") && paged.contains("hit"), "{paged}");
+    let other = shown(&timeline, &[pager, ("HOB_PAGER", "sed 's/^/other /'")]);
+    assert!(other.starts_with("other "), "{other}");
+    // Plain output: short, on request, without a pager that works, and for programs.
+    let cases: [(&[&str], (&str, &str)); 6] = [
+        (&["timeline", "--limit", "2"], pager),
+        (&["timeline", "--limit", "40", "--no-pager"], pager),
+        (&["timeline", "--limit", "40", "--json"], pager),
+        (&timeline, ("PAGER", "")),
+        (&timeline, ("PAGER", "cat")),
+        (&timeline, ("PAGER", "no-such-pager-anywhere 2>/dev/null")),
+    ];
+    for (arguments, variable) in cases {
+        let plain = shown(arguments, &[variable]);
+        assert!(!plain.contains("paged") && plain.contains("turn 39 about"), "{plain}");
+    }
+    let piped = home.command(&timeline).current_dir(&project).env(pager.0, pager.1).output();
+    assert!(!String::from_utf8(piped.unwrap().stdout).unwrap().contains("paged"));
+    // A reader that leaves early is no error, in a pager as in a pipe.
+    let left = shown(&timeline, &[("PAGER", "head -n 1")]);
+    assert_eq!(left.lines().count(), 1, "{left}");
 }
