@@ -7,10 +7,16 @@ export interface Mark {
 
 const LETTERS = /[\p{L}\p{N}_]+/gu;
 
-/** The words of a question that are worth marking. */
+/** Words that are in every text and say nothing about a hit. */
+const COMMON = new Set(
+  'a an and are as at be but by did do does for from had has have how i in is it its me my of on or our so that the their then there these they this to was we were what when where which who why will with you your'.split(' '),
+);
+
+/** The words of a question that are worth marking. A question of common words alone has only those. */
 export function terms(query: string): string[] {
-  const found = query.toLowerCase().match(LETTERS) ?? [];
-  return [...new Set(found.filter((word) => word.length > 1))];
+  const found = [...new Set(query.toLowerCase().match(LETTERS) ?? [])].filter((word) => word.length > 1);
+  const telling = found.filter((word) => !COMMON.has(word));
+  return telling.length ? telling : found;
 }
 
 /** The words a reason names: `matches login, test; superseded …`. */

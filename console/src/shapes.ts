@@ -13,6 +13,7 @@ export interface Me {
   expires_at: string | null;
   started_at: string;
   agents: Agent[];
+  default_agent?: string;
 }
 
 export interface Agent {
@@ -43,6 +44,7 @@ export interface Live {
   cols: number;
   rows: number;
   busy: boolean;
+  waiting?: boolean;
   turns: number;
   since: string;
   last_at: string | null;
@@ -65,6 +67,7 @@ export interface Session {
   turn_count: number;
   last_turn_at: string | null;
   state: 'idle' | 'running' | 'closed';
+  waiting?: boolean;
   last_event_id: number;
   usage: Usage;
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { pieces } from '../src/events/prose';
+import { blocks, pieces } from '../src/events/prose';
 import { age, count, day, dollars, place, span } from '../src/format';
 import { marked, meets, reasonTerms, terms } from '../src/highlight';
 import { isReport } from '../src/terminal/report';
@@ -11,6 +11,29 @@ test('words that match are marked, grown ones too', () => {
   const found = marked('The login test failed. Logins fail.', terms('login failed')).filter((piece) => piece.hit);
   assert.deepEqual(found.map((piece) => piece.text), ['login', 'failed', 'Logins', 'fail']);
   assert.ok(meets('deployed', 'deploy') && meets('deploy', 'deployment') && !meets('tests', 'te') && !meets('there', 'the'));
+});
+
+test('common words of a question are not marked', () => {
+  assert.deepEqual(terms('when is the release of the crane'), ['release', 'crane']);
+  assert.deepEqual(terms('who is it'), ['who', 'is', 'it']);
+});
+
+test('headings, lists and tables have a form, and all else stays as it was written', () => {
+  assert.deepEqual(blocks('# Result\nplain\ntext'), [
+    { kind: 'heading', level: 1, text: 'Result' },
+    { kind: 'text', text: 'plain\ntext' },
+  ]);
+  assert.deepEqual(blocks('Steps:\n1. one\n   goes on\n  - inner\nend'), [
+    { kind: 'text', text: 'Steps:' },
+    { kind: 'list', items: [{ mark: '1.', depth: 0, text: 'one\ngoes on' }, { mark: '•', depth: 1, text: 'inner' }] },
+    { kind: 'text', text: 'end' },
+  ]);
+  assert.deepEqual(blocks('| a | b |\n|---|:-:|\n| 1 | x \\| y |\n| 2 |'), [
+    { kind: 'table', head: ['a', 'b'], rows: [['1', 'x | y'], ['2', '']] },
+  ]);
+  for (const text of ['#hash', 'a | b', '-5 degrees', '2026. was', '<b>&lt;', '---']) {
+    assert.deepEqual(blocks(text), [{ kind: 'text', text }]);
+  }
 });
 
 test('a long text is shown around its matches, and nothing is lost in between', () => {

@@ -12,6 +12,10 @@ import { Icon } from '../ui/icons';
 import { now } from '../clock';
 import { Detail } from './memory/detail';
 
+/** How many hits are shown at first, and how many the server gives at most. */
+const FIRST = 30;
+const MOST = 200;
+
 const FILTERS = ['q', 'project', 'client', 'since', 'until'] as const;
 
 export function Memory() {
@@ -21,6 +25,7 @@ export function Memory() {
   const typed = useRef(wanted.q);
   const timer = useRef<number | undefined>(undefined);
   const chosen = values.get('record');
+  const [limit, setLimit] = useState(FIRST);
   const [round, setRound] = useState(0);
 
   const change = (changes: Record<string, string | null>) => {
@@ -39,6 +44,9 @@ export function Memory() {
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => change({ q: value, record: null }), 110);
   };
+  // Another question begins with its best hits.
+  const question = FILTERS.map((name) => wanted[name]).join('\n');
+  useEffect(() => setLimit(FIRST), [question]);
   useEffect(() => {
     if (document.activeElement?.id === 'memory-q') return;
     setText(wanted.q);
@@ -51,7 +59,7 @@ export function Memory() {
     client: wanted.client,
     since: wanted.since ? `${wanted.since}T00:00:00Z` : '',
     until: wanted.until ? `${wanted.until}T23:59:59Z` : '',
-    limit: 30,
+    limit,
   };
   const asked = `/admin/memory/search${query(parameters)}`;
   const found = useLoad(`${asked} ${round}`, (abort) => get<Found>(asked, abort));
@@ -140,7 +148,7 @@ export function Memory() {
                 <p>Try fewer or other words, or another project.</p>
               ) : (
                 <p>
-                  <code>hob hooks install</code> remembers the sessions of Claude Code and Codex, <code>hob import</code> those of the past.
+                  <code>hob setup</code> remembers the sessions of your coding agents, <code>hob import</code> those of the past.
                 </p>
               )}
             </Empty>
@@ -157,6 +165,11 @@ export function Memory() {
               <HitRow key={one.record_id} hit={one} words={words} here={one.record_id === chosen} onChoose={() => choose(one)} />
             ))}
           </ul>
+          {hits.length >= limit && limit < MOST ? (
+            <button type="button" class="button quiet" onClick={() => setLimit(Math.min(MOST, limit * 3))}>
+              Show more
+            </button>
+          ) : null}
         </div>
         {hit ? (
           <Detail

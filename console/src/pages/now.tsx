@@ -84,7 +84,8 @@ export function Now() {
   }, [signedIn]);
 
   const value = overview.value;
-  const sorted = live?.toSorted((a, b) => Number(b.busy) - Number(a.busy) || (a.since < b.since ? 1 : -1));
+  // Those that wait for a person come first.
+  const sorted = live?.toSorted((a, b) => Number(b.waiting ?? false) - Number(a.waiting ?? false) || Number(b.busy) - Number(a.busy) || (a.since < b.since ? 1 : -1));
   return (
     <Page
       title="Now"
@@ -144,16 +145,13 @@ function Figures({ overview }: { overview: Overview | null }) {
       </div>
       {pool && pool.busy + pool.idle + pool.warm + pool.seeded + pool.fresh > 0 ? (
         <div class="figure" title={`${pool.busy} at work, ${pool.idle} kept warm`}>
-          <span class="figure-value">
-            {pool.busy + pool.idle}
-            <small> / {count(pool.warm)} warm hits</small>
-          </span>
+          <span class="figure-value">{pool.busy + pool.idle}</span>
           <span class="figure-label">
-            in the pool; {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
+            {pool.busy + pool.idle === 1 ? 'process' : 'processes'} for /v1; answers so far: {count(pool.warm)} warm, {count(pool.seeded)} seeded, {count(pool.fresh)} fresh
           </span>
         </div>
       ) : null}
-      {turns ? <Figure value={count(turns['finished'])} label="turns finished" /> : null}
+      {turns ? <Figure value={count(turns['finished'])} label="turns of sessions finished" /> : null}
       {memory ? (
         <Figure
           value={count(memory.turns)}
@@ -164,17 +162,19 @@ function Figures({ overview }: { overview: Overview | null }) {
   );
 }
 
+const stateOf = (live: Live) => (live.waiting ? 'waiting' : live.busy ? 'running' : 'idle');
+
 function Tile({ live, title, screens }: { live: Live; title: string; screens: Screens }) {
   const href = live.session_id ? `#/sessions/${live.session_id}${live.terminal ? '/terminal' : ''}` : `#/live/${live.id}`;
   return (
     <li class={live.busy ? 'tile busy' : 'tile'}>
-      <a href={href} data-item aria-label={`${live.agent} of ${live.app}, ${live.busy ? 'running' : 'idle'}`}>
+      <a href={href} data-item aria-label={`${live.agent} of ${live.app}, ${stateOf(live)}`}>
         <div class="tile-screen">{live.terminal ? <Picture live={live} screens={screens} /> : watchable(live) ? <Tail live={live} /> : <p class="no-terminal">No terminal</p>}</div>
         <div class="tile-foot">
           <div class="tile-name">
             <strong>{live.agent}</strong>
             <span>{live.app === '@owner' ? 'yours' : live.app}</span>
-            <State word={live.busy ? 'running' : 'idle'} />
+            <State word={stateOf(live)} />
           </div>
           <div class="tile-facts">
             <span title={live.cwd}>{title || place(live.cwd)}</span>

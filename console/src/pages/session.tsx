@@ -95,7 +95,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
               </span>
             </h1>
             <div class="session-facts">
-              <State word={value?.state ?? (mine?.busy ? 'running' : 'idle')} />
+              <State word={value?.waiting || mine?.waiting ? 'waiting' : (value?.state ?? (mine?.busy ? 'running' : 'idle'))} />
               <span title={value?.cwd ?? mine?.cwd}>{place(value?.cwd ?? mine?.cwd)}</span>
               {value?.model ? <span>{value.model}</span> : null}
               <span>{many(value?.turn_count ?? mine?.turns ?? 0, 'turn')}</span>

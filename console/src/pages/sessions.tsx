@@ -18,7 +18,7 @@ export function Sessions() {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const all = (value?.sessions ?? []).filter((session) => closed || session.state !== 'closed');
     const found = all.filter((session) => {
-      const where = `${session.agent} ${session.app} ${session.session_id} ${session.cwd} ${session.state} ${JSON.stringify(session.meta)}`.toLowerCase();
+      const where = `${session.agent} ${session.app} ${session.session_id} ${session.cwd} ${session.waiting ? 'waiting' : session.state} ${JSON.stringify(session.meta)}`.toLowerCase();
       return words.every((word) => where.includes(word));
     });
     const last = (session: Session) => session.last_turn_at ?? session.created_at;
@@ -53,7 +53,7 @@ export function Sessions() {
           {shown.map((session) => (
             <li key={session.session_id}>
               <a class="list-row session-row" data-item href={`#/sessions/${session.session_id}`}>
-                <State word={session.state} />
+                <State word={session.waiting ? 'waiting' : session.state} />
                 <span class="list-main">
                   <strong>{session.agent}</strong> <span class="soft">{session.app === '@owner' ? 'yours' : session.app}</span>
                   <small>{titleOf(session.meta) || place(session.cwd)}</small>
@@ -80,6 +80,8 @@ function NewSession() {
   const { value } = useLoad('agents', (abort) => get<Me>('/admin/me', abort));
   const [busy, setBusy] = useState(false);
   const agents = value?.agents ?? [];
+  const ready = agents.filter((agent) => agent.installed !== false);
+  const preferred = (ready.find((agent) => agent.name === value?.default_agent) ?? ready[0])?.name;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
@@ -102,7 +104,7 @@ function NewSession() {
             Agent
             <select name="agent" required>
               {agents.map((agent) => (
-                <option key={agent.name} value={agent.name} disabled={agent.installed === false}>
+                <option key={agent.name} value={agent.name} disabled={agent.installed === false} selected={agent.name === preferred}>
                   {agent.name}
                   {agent.installed === false ? ' (not installed)' : ''}
                 </option>

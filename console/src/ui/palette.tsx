@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { get } from '../api';
-import { shortId } from '../format';
+import { place, shortId, titleOf } from '../format';
 import { paletteOpen, helpOpen } from '../keys';
 import { go } from '../router';
 import type { Session } from '../shapes';
@@ -47,7 +47,7 @@ export function Palette() {
     const open = sessions.map((session): Command => ({
       icon: 'sessions',
       title: `${session.agent} · ${session.app}`,
-      more: `${shortId(session.session_id)} · ${session.state}`,
+      more: [titleOf(session.meta) || place(session.cwd), shortId(session.session_id), session.state].filter(Boolean).join(' · '),
       act: () => go(`/sessions/${session.session_id}`),
     }));
     // What begins with the words comes first, then what has them in its name.

@@ -86,6 +86,14 @@ fn console_runs_a_session_of_the_owner() {
     let overview = get(&api, "/admin/overview");
     assert_eq!(overview["sessions"], json!({"open": 1, "busy": 1, "waiting": 1}));
     assert_eq!(overview["live"], json!({"used": 1, "limit": 16}));
+    // Lists say so, too: a session that waits for a person must not look like one at work.
+    let waits = |api: &Api| {
+        let (sessions, live) = (get(api, "/admin/sessions"), get(api, "/admin/live"));
+        let listed = api.home.run(&["sessions", "list"]);
+        let listed = String::from_utf8(listed.stdout).unwrap().contains("waiting");
+        (sessions["sessions"][0]["waiting"].clone(), live["live"][0]["waiting"].clone(), listed)
+    };
+    assert_eq!(waits(&api), (json!(true), json!(true), true));
     let permission = format!("{place}/permissions/{request}");
     assert_eq!(post(&api, &permission, json!({"option": "maybe"})).status, 400);
     let answered = post(&api, &permission, json!({"option": "allow_once"}));
@@ -95,6 +103,7 @@ fn console_runs_a_session_of_the_owner() {
         let turns = get(&api, &format!("{place}/turns"));
         (turns["turns"][0]["state"] == "finished").then_some(())
     });
+    assert_eq!(waits(&api), (json!(false), json!(false), false));
     let turns = get(&api, &format!("{place}/turns"));
     assert_eq!(turns["turns"][0]["prompt"], "[[permission rm]] [[say done]]");
     assert_eq!((turns["turns"].as_array().unwrap().len(), &turns["more"]), (1, &json!(false)));

@@ -184,6 +184,7 @@ fn cookie_opens_what_the_admin_token_opens() {
     assert_eq!(me["limits"]["sessions"]["max_live"], 16);
     let demo = me["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == "demo");
     assert_eq!(demo.unwrap(), &json!({"name": "demo", "driver": "demo", "installed": true}));
+    assert_eq!(me["default_agent"], "claude", "a new session begins with it");
     let by_token = server.get("/admin/me", Some(ADMIN)).json();
     assert_eq!(by_token["expires_at"], Value::Null);
     assert_eq!(with_cookie(&server, "GET", "/admin/apps", &[], &cookie).status, 200);

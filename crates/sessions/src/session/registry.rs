@@ -94,6 +94,11 @@ impl Registry {
         waiting.fold((0, 0), |sum, (asks, queued)| (sum.0 + usize::from(asks), sum.1 + queued))
     }
 
+    /// Returns whether a session waits for an answer to a permission request or a form.
+    pub fn is_waiting(&self, id: &SessionId) -> bool {
+        self.open().get(id).is_some_and(|handle| handle.waiting().0)
+    }
+
     /// Returns whether an open session of this app runs the agent's conversation of this name.
     pub fn has_conversation(&self, app: &str, name: &str) -> bool {
         let open = self.open();

@@ -319,6 +319,11 @@ impl Sessions {
         self.parts.local.registry.waiting()
     }
 
+    /// Returns whether a session on this node waits for an answer to a permission request or a form.
+    pub fn is_waiting(&self, id: &SessionId) -> bool {
+        self.parts.local.registry.is_waiting(id)
+    }
+
     /// Returns how many sessions each app has open on this node.
     pub fn open_by_app(&self) -> HashMap<AppName, usize> {
         self.parts.local.registry.counts_by_app()

@@ -18,6 +18,7 @@ use crate::state::Gateway;
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ok": true, "version": "0.1.0", "expires_at": "2026-11-15T21:00:00Z",
     "started_at": "2026-11-15T09:00:00Z", "agents": [{"name": "demo", "driver": "demo", "installed": true}],
+    "default_agent": "claude",
     "limits": {"limits": {"app_sessions": 0}, "sessions": {"max_live": 16}}}))]
 pub(crate) struct Me {
     /// Always `true`.
@@ -29,6 +30,8 @@ pub(crate) struct Me {
     #[schema(format = DateTime)]
     started_at: String,
     agents: Vec<AgentView>,
+    /// The setting `sessions.default_agent`.
+    default_agent: String,
     limits: Bounds,
 }
 
@@ -113,6 +116,7 @@ pub(crate) async fn me(
         version: gateway.version,
         expires_at,
         started_at: gateway.started_at.to_string(),
+        default_agent: gateway.default_agent.to_string(),
         agents: gateway
             .agents
             .iter()

@@ -31,7 +31,8 @@ pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
 ) -> Result<Json<SessionList>, ApiError> {
-    Ok(Json(gateway.sessions.list_all().await?.into()))
+    let sessions = gateway.sessions.list_all().await?;
+    Ok(Json(SessionList::new(&gateway, sessions)))
 }
 
 /// Returns any session.

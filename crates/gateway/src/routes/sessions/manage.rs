@@ -107,7 +107,8 @@ pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
 ) -> Result<Json<SessionList>, ApiError> {
-    Ok(Json(gateway.sessions.list(&app.name).await?.into()))
+    let sessions = gateway.sessions.list(&app.name).await?;
+    Ok(Json(SessionList::new(&gateway, sessions)))
 }
 
 /// Returns a session.

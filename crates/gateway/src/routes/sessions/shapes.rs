@@ -78,7 +78,7 @@ impl From<TurnUsage> for UsageView {
 #[schema(example = json!({"session_id": "0d5c…", "app": "my-app", "agent": "demo",
     "meta": {"purpose": "docs"}, "cwd": "…/workspaces/0d5c…", "model": null, "permissions": "deny",
     "created_at": "2026-11-15T09:00:00Z", "closed_at": null, "turn_count": 1,
-    "last_turn_at": "2026-11-15T09:00:03Z", "state": "idle", "last_event_id": 5,
+    "last_turn_at": "2026-11-15T09:00:03Z", "state": "idle", "waiting": false, "last_event_id": 5,
     "usage": {"input_tokens": 10, "output_tokens": 5, "cached_read_tokens": 0,
         "cached_write_tokens": 0, "cost_usd": 0.0}}))]
 pub(crate) struct SessionView {
@@ -100,14 +100,16 @@ pub(crate) struct SessionView {
     /// `idle`, `running` or `closed`.
     #[schema(value_type = String)]
     pub state: SessionState,
+    /// Whether the agent waits for an answer to a permission request or a form, as the node that answers knows it.
+    pub waiting: bool,
     /// The number of the session's last event. Follow from here.
     pub last_event_id: u64,
     pub usage: UsageView,
 }
 
-impl From<Session> for SessionView {
-    fn from(session: Session) -> SessionView {
-        let state = session.state();
+impl SessionView {
+    fn new(gateway: &Gateway, session: Session) -> SessionView {
+        let (state, waiting) = (session.state(), gateway.sessions.is_waiting(&session.id));
         SessionView {
             session_id: session.id.to_string(),
             app: session.app.as_str().to_owned(),
@@ -121,6 +123,7 @@ impl From<Session> for SessionView {
             turn_count: session.turn_count,
             last_turn_at: session.last_turn_at,
             state,
+            waiting,
             last_event_id: session.last_event,
             usage: session.usage.into(),
         }
@@ -141,7 +144,7 @@ impl SessionAnswer {
     pub fn new(gateway: &Gateway, session: Session) -> SessionAnswer {
         let agent = gateway.agents.get(&session.setup.agent);
         let sandbox = agent.map(|agent| gateway.runtime.sandbox.layers(agent).into());
-        SessionAnswer { ok: true, session: session.into(), sandbox }
+        SessionAnswer { ok: true, session: SessionView::new(gateway, session), sandbox }
     }
 }
 
@@ -186,9 +189,10 @@ pub(crate) struct SessionList {
     pub sessions: Vec<SessionView>,
 }
 
-impl From<Vec<Session>> for SessionList {
-    fn from(sessions: Vec<Session>) -> SessionList {
-        let sessions: Vec<SessionView> = sessions.into_iter().map(SessionView::from).collect();
+impl SessionList {
+    pub fn new(gateway: &Gateway, sessions: Vec<Session>) -> SessionList {
+        let view = |session| SessionView::new(gateway, session);
+        let sessions: Vec<SessionView> = sessions.into_iter().map(view).collect();
         SessionList { ok: true, count: sessions.len(), sessions }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct LiveList {
 #[derive(Serialize, ToSchema, Clone, PartialEq)]
 #[schema(example = json!({"id": "0d5c…", "kind": "session", "session_id": "0d5c…", "app": "my-app",
     "agent": "claude", "cwd": "/home/me/project", "pid": 4711, "terminal": true, "cols": 120, "rows": 40,
-    "busy": false, "turns": 3, "since": "2026-11-15T09:00:00Z", "last_at": "2026-11-15T09:05:00Z",
+    "busy": false, "waiting": false, "turns": 3, "since": "2026-11-15T09:00:00Z", "last_at": "2026-11-15T09:05:00Z",
     "cost_usd": 0.02, "tokens": 5120, "viewers": 1, "writer": false}))]
 pub(crate) struct LiveView {
     id: String,
@@ -43,6 +43,8 @@ pub(crate) struct LiveView {
     cols: u16,
     rows: u16,
     busy: bool,
+    /// Whether the agent waits for an answer to a permission request or a form.
+    waiting: bool,
     turns: u32,
     /// RFC 3339, UTC.
     #[schema(format = DateTime)]
@@ -75,7 +77,9 @@ pub(super) async fn views(gateway: &Gateway) -> Result<Vec<LiveView>, ApiError> 
     let mut live = Vec::new();
     for session in gateway.sessions.list_open().await? {
         let terminal = terminals.remove(session.id.as_str());
-        live.push(LiveView::of_session(&session, terminal.as_deref()));
+        let waiting = gateway.sessions.is_waiting(&session.id);
+        let view = LiveView::of_session(&session, terminal.as_deref());
+        live.push(LiveView { waiting, ..view });
     }
     for process in gateway.completions.live_processes() {
         live.push(match terminals.get(&process.session_id) {
@@ -105,6 +109,7 @@ impl LiveView {
             cols: now.size.cols,
             rows: now.size.rows,
             busy: now.busy,
+            waiting: false,
             turns: now.turns,
             since: about.since.to_string(),
             last_at: now.last_at.map(|at| at.to_string()),
@@ -129,6 +134,7 @@ impl LiveView {
             cols: screen::PAGE.cols,
             rows: screen::PAGE.rows,
             busy: process.busy,
+            waiting: false,
             turns: process.turns,
             since: process.since.to_string(),
             last_at: None,
@@ -155,6 +161,7 @@ impl LiveView {
             cols: size.cols,
             rows: size.rows,
             busy: session.busy,
+            waiting: false,
             turns: session.turn_count,
             since: session.created_at.to_string(),
             last_at: last_at.map(|at| at.to_string()),
