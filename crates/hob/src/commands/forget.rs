@@ -29,7 +29,8 @@ const MAX_SHOWN_CHARS: usize = 200;
 #[command(after_help = "\
 Give RECORD_ID, --session-id, --requests, --confirm or --decline. IDs may be shortened to any unambiguous prefix, except \
 with --undo. What you forget is hidden at once and erased after a day \
-(setting `memory.forget_undo_secs`); until then --undo restores it. An agent cannot \
+(setting `memory.forget_undo_secs`); until then --undo restores it. If the memory has no such turns, the exit code is 1. \
+An agent cannot \
 remove turns from the memory by itself: its MCP tool `memory_forget` only files a request, which you answer with --confirm or \
 --decline.")]
 #[command(group = ArgGroup::new("what").required(true).args(["record_id", "session_id", "requests", "confirm", "decline"]))]
@@ -118,8 +119,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         let what = if count == 1 { "it" } else { "them" };
         format!("; until {until}, `{undo_command}` restores {what}")
     });
+    if count == 0 && request.is_none() {
+        let reason = "nothing was forgotten: the memory has no such turns";
+        return Ok(found_nothing(&value, args.json, reason));
+    }
     let text = match count {
-        0 => "nothing was forgotten: the memory has no such turns".to_owned(),
+        0 => "nothing was forgotten: the memory has no such turns any more".to_owned(),
         1 => format!("forgot 1 record{undo}"),
         count => format!("forgot {count} records{undo}"),
     };
@@ -187,7 +192,10 @@ fn undo(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         }
     };
     let text = match value["count"].as_u64().unwrap_or_default() {
-        0 => "nothing was restored: these turns were erased, or never forgotten".to_owned(),
+        0 => {
+            let reason = "nothing was restored: these turns were erased, or never forgotten";
+            return Ok(found_nothing(&value, args.json, reason));
+        }
         1 => "restored 1 record".to_owned(),
         count => format!("restored {count} records"),
     };
@@ -242,6 +250,15 @@ fn list(requests: &[ForgetRequest], json: bool) {
     if requests.is_empty() {
         outln!("no agent asks to forget anything");
     }
+}
+
+/// Says that there is nothing which the command could change.
+fn found_nothing(value: &Value, json: bool, reason: &str) -> Exit {
+    if json {
+        printer::out_json(value);
+    }
+    errln!("hob: {reason}");
+    Exit::Failed
 }
 
 fn print_count(value: &Value, json: bool, text: &str) {

@@ -1,7 +1,7 @@
 //! `hob forget`: turns are hidden at once, restored on request, and erased in the end.
 
 use hob_testkit::{TestHome, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::memory_mcp::two_projects;
 use crate::memory_setup::*;
@@ -17,9 +17,15 @@ fn forgotten_turns_are_hidden_and_can_be_restored() {
     let session = before[0]["session_id"].as_str().unwrap().to_owned();
     let count = |arguments: &[&str]| {
         let output = home.run(&[&["forget", "--json"], arguments].concat());
-        assert!(output.status.success(), "{output:?}");
-        json_of(&output)["count"].as_u64().unwrap()
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let count = answer["count"].as_u64().unwrap();
+        // A command that found nothing to change has failed, and says so.
+        assert_eq!(output.status.code(), Some(i32::from(count == 0)), "{output:?}");
+        assert_eq!(output.stderr.is_empty(), count > 0, "{output:?}");
+        count
     };
+    assert_eq!(count(&["--yes", "no-such-record"]), 0);
+    assert_eq!(count(&["--yes", "--session-id", "no-such-session"]), 0);
     assert_eq!(count(&["--undo", &record]), 0, "it is not forgotten");
     for what in [vec![&*record], vec!["--session-id", &*session]] {
         let told = home.run(&[&["forget", "--yes"], &what[..]].concat());
@@ -68,8 +74,9 @@ fn forgotten_turns_are_erased_after_their_time() {
     };
     wait_until("the turn to be erased", is_erased);
     assert!(server.stop().success());
-    let undo = home.run(&["forget", "--undo", "--json", &record]);
-    assert_eq!(json_of(&undo)["count"], 0, "{undo:?}");
+    let undo = home.run(&["forget", "--undo", &record]);
+    assert_eq!(undo.status.code(), Some(1), "{undo:?}");
+    assert!(String::from_utf8_lossy(&undo.stderr).contains("nothing was restored"), "{undo:?}");
 }
 
 /// On a terminal the question shows what will be forgotten, and nothing of it acts on the terminal.
