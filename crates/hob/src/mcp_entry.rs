@@ -1,7 +1,7 @@
 //! The entry of `hob mcp` in the settings of the coding agents.
 //!
 //! Claude Code reads user-wide servers from `mcpServers` in `.claude.json`, which it rewrites often and which is strict
-//! JSON. Codex reads tables `[mcp_servers.NAME]` in `config.toml`. Hob inserts its entry as one stretch of text and
+//! JSON. Gemini CLI reads `mcpServers` in `settings.json`, next to the hooks. Codex reads tables `[mcp_servers.NAME]` in `config.toml`. Hob inserts its entry as one stretch of text and
 //! removes that stretch again; if another program has formatted the file since, Hob removes the entry by its structure.
 
 use std::ops::Range;
@@ -48,11 +48,13 @@ pub enum Removal {
     Rest(String),
 }
 
-/// Returns the file in which a client looks for MCP servers.
-pub fn file(client: AgentClient, folders: &ClientFolders) -> PathBuf {
+/// Returns the file in which a client looks for MCP servers. OpenCode needs no entry: Hob's plugin adds the server.
+pub fn file(client: AgentClient, folders: &ClientFolders) -> Option<PathBuf> {
     match client {
-        AgentClient::Claude => folders.claude_state.clone(),
-        AgentClient::Codex => folders.codex.join("config.toml"),
+        AgentClient::Claude => Some(folders.claude_state.clone()),
+        AgentClient::Codex => Some(folders.codex.join("config.toml")),
+        AgentClient::Gemini => Some(folders.settings_file(client)),
+        AgentClient::Opencode => None,
     }
 }
 
@@ -63,7 +65,7 @@ pub fn status(
     entry: &Entry,
     record: &SetupRecord,
 ) -> Result<EntryState, HookError> {
-    let path = file(client, folders);
+    let Some(path) = file(client, folders) else { return Ok(EntryState::Installed) };
     let loaded = SettingsFile::read(&path)?;
     let found = state(client, loaded.text()?, entry, record.entry(&path).is_some());
     let found = found.map_err(|reason| loaded.broken(reason))?;
@@ -83,7 +85,7 @@ pub fn install(
     record: &mut SetupRecord,
     save: &dyn Fn(&SetupRecord) -> std::io::Result<()>,
 ) -> Result<(), HookError> {
-    let path = file(client, folders);
+    let Some(path) = file(client, folders) else { return Ok(()) };
     change(&path, |text| {
         let is_recorded = record.entry(&path).is_some();
         let found = state(client, text, entry, is_recorded)?;
@@ -148,10 +150,7 @@ fn state(
     is_recorded: bool,
 ) -> Result<EntryState, String> {
     let Some(text) = text else { return Ok(EntryState::Absent) };
-    let found = match client {
-        AgentClient::Claude => json_entry(text)?,
-        AgentClient::Codex => toml_entry(text)?,
-    };
+    let found = if is_toml(client) { toml_entry(text)? } else { json_entry(text)? };
     Ok(match found {
         None => EntryState::Absent,
         Some(found) if is_ours(&found) && runs(&found, entry) => EntryState::Installed,
@@ -182,17 +181,18 @@ fn edited(
 }
 
 fn insert(client: AgentClient, text: Option<&str>, entry: &Entry) -> Result<Insertion, String> {
-    match client {
-        AgentClient::Claude => insert_json(text, entry),
-        AgentClient::Codex => insert_toml(text.unwrap_or_default(), entry),
+    match is_toml(client) {
+        true => insert_toml(text.unwrap_or_default(), entry),
+        false => insert_json(text, entry, client),
     }
 }
 
 fn remove(client: AgentClient, text: &str, is_new_list: bool) -> Result<Removal, String> {
-    match client {
-        AgentClient::Claude => remove_json(text, is_new_list),
-        AgentClient::Codex => remove_toml(text),
-    }
+    if is_toml(client) { remove_toml(text) } else { remove_json(text, is_new_list) }
+}
+
+fn is_toml(client: AgentClient) -> bool {
+    client == AgentClient::Codex
 }
 
 /// Returns whether an entry runs `hob mcp` and has no settings that Hob does not write.
@@ -253,8 +253,15 @@ fn json_entry(text: &str) -> Result<Option<Value>, String> {
     Ok(entry.map(|range| serde_json::from_str(&text[range]).unwrap_or_default()))
 }
 
-fn insert_json(text: Option<&str>, entry: &Entry) -> Result<Insertion, String> {
-    let mut value = json!({"type": "stdio", "command": entry.program, "args": ["mcp"]});
+fn insert_json(
+    text: Option<&str>,
+    entry: &Entry,
+    client: AgentClient,
+) -> Result<Insertion, String> {
+    let mut value = json!({"command": entry.program, "args": ["mcp"]});
+    if client == AgentClient::Claude {
+        value["type"] = json!("stdio");
+    }
     if let Some(home) = &entry.home {
         value["env"] = json!({"HOB_HOME": home});
     }
@@ -407,7 +414,8 @@ mod tests {
     }
 
     fn round_trip(text: &str) {
-        let Insertion { text: edited, is_new_list } = insert_json(Some(text), &entry()).unwrap();
+        let Insertion { text: edited, is_new_list } =
+            insert_json(Some(text), &entry(), AgentClient::Claude).unwrap();
         assert_eq!(of(AgentClient::Claude, &edited), Ok(EntryState::Installed), "{edited}");
         assert_eq!(remove_json(&edited, is_new_list), Ok(Removal::Rest(text.to_owned())));
     }
@@ -446,7 +454,8 @@ mod tests {
         for broken in
             ["", "{", "[]", r#"{"mcpServers":[]}"#, r#"{"mcpServers":{},"mcpServers":{}}"#]
         {
-            assert!(insert_json(Some(broken), &entry()).is_err(), "{broken}");
+            let inserted = insert_json(Some(broken), &entry(), AgentClient::Gemini);
+            assert!(inserted.is_err(), "{broken}");
         }
         let other = r#"{"mcpServers":{"hob":{"command":"/old/hob","args":["mcp"]}}}"#;
         assert_eq!(of(AgentClient::Claude, other), Ok(EntryState::Other));

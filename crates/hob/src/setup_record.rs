@@ -83,9 +83,12 @@ impl SetupRecord {
 
     /// Removes the noted folders that are empty.
     pub fn remove_folders(&mut self) {
-        for folder in self.folders.drain(..).rev() {
-            // What is not empty holds something of the user by now.
-            let _ = std::fs::remove_dir(folder);
+        for folder in std::mem::take(&mut self.folders).into_iter().rev() {
+            let is_there = std::fs::remove_dir(&folder).is_err() && folder.exists();
+            // What is not empty holds hooks that are still to be removed, or else something of the user by now.
+            if is_there && !self.hooks.is_empty() {
+                self.folders.insert(0, folder);
+            }
         }
     }
 
@@ -104,10 +107,17 @@ impl SetupRecord {
         self.entries.retain(|entry| entry.file != file);
     }
 
+    /// Returns whether hooks were added to the settings of a client in this folder.
+    pub fn has_hooks(&self, client: AgentClient, folders: &ClientFolders) -> bool {
+        let is_same = |known: &RecordedHooks| {
+            known.client == client && known.folders.folder(client) == folders.folder(client)
+        };
+        self.hooks.iter().any(is_same)
+    }
+
     pub fn note_hooks(&mut self, client: AgentClient, folders: &ClientFolders) {
-        let hooks = RecordedHooks { client, folders: folders.clone() };
-        if !self.hooks.contains(&hooks) {
-            self.hooks.push(hooks);
+        if !self.has_hooks(client, folders) {
+            self.hooks.push(RecordedHooks { client, folders: folders.clone() });
         }
     }
 }

@@ -6,13 +6,17 @@ use serde::{Deserialize, Serialize};
 pub enum AgentClient {
     Claude,
     Codex,
+    Gemini,
+    Opencode,
 }
 
 /// Where a client looks for hooks.
 #[derive(Debug)]
 pub struct ClientDescription {
-    /// The environment variable that names the configuration folder.
+    /// The environment variable that names the configuration folder, or a folder above it.
     pub config_variable: &'static str,
+    /// The configuration folder below the one that the variable names; empty for that one itself.
+    pub below_variable: &'static str,
     /// The configuration folder below the user's home, unless that variable names another.
     pub config_folder: &'static str,
     /// The file in the configuration folder in which the client looks for hooks.
@@ -20,19 +24,35 @@ pub struct ClientDescription {
 }
 
 impl AgentClient {
-    pub const ALL: [AgentClient; 2] = [AgentClient::Claude, AgentClient::Codex];
+    pub const ALL: [AgentClient; 4] =
+        [AgentClient::Claude, AgentClient::Codex, AgentClient::Gemini, AgentClient::Opencode];
 
     pub fn description(self) -> &'static ClientDescription {
         match self {
             AgentClient::Claude => &ClientDescription {
                 config_variable: "CLAUDE_CONFIG_DIR",
+                below_variable: "",
                 config_folder: ".claude",
                 hooks_file: "settings.json",
             },
             AgentClient::Codex => &ClientDescription {
                 config_variable: "CODEX_HOME",
+                below_variable: "",
                 config_folder: ".codex",
                 hooks_file: "hooks.json",
+            },
+            AgentClient::Gemini => &ClientDescription {
+                config_variable: "GEMINI_CLI_HOME",
+                below_variable: ".gemini",
+                config_folder: ".gemini",
+                hooks_file: "settings.json",
+            },
+            // OpenCode has no hooks, but runs plugins.
+            AgentClient::Opencode => &ClientDescription {
+                config_variable: "XDG_CONFIG_HOME",
+                below_variable: "opencode",
+                config_folder: ".config/opencode",
+                hooks_file: "plugins/hob.js",
             },
         }
     }
@@ -100,6 +120,7 @@ pub const RECORDS: [RecordDescription; 8] = [
         name: "Claude Code",
         places: &[
             by("CLAUDE_CONFIG_DIR", "projects", ".claude/projects"),
+            by("CLAUDE_CONFIG_DIR", "agent-memory", ".claude/agent-memory"),
             at(".config/claude/projects"),
         ],
     },
@@ -111,6 +132,7 @@ pub const RECORDS: [RecordDescription; 8] = [
         places: &[
             by("CODEX_HOME", "sessions", ".codex/sessions"),
             by("CODEX_HOME", "archived_sessions", ".codex/archived_sessions"),
+            by("CODEX_HOME", "memories", ".codex/memories"),
         ],
     },
     // JSONL of messages, or one JSON object; see `gemini`.
@@ -177,6 +199,8 @@ impl From<AgentClient> for RecordedClient {
         match client {
             AgentClient::Claude => RecordedClient::Claude,
             AgentClient::Codex => RecordedClient::Codex,
+            AgentClient::Gemini => RecordedClient::Gemini,
+            AgentClient::Opencode => RecordedClient::Opencode,
         }
     }
 }

@@ -21,6 +21,7 @@ mod copilot;
 mod document;
 mod gemini;
 mod json;
+mod memory_file;
 mod opencode;
 mod parsed_session;
 mod progress;
@@ -45,7 +46,8 @@ pub use client::{
     AgentClient, ClientDescription, RECORDS, RecordDescription, RecordPlace, RecordedClient,
 };
 pub use document::{ParsedDocument, parse_document};
-pub use opencode::OpencodeMessage;
+pub use memory_file::{memory_file_client, memory_file_folder};
+pub use opencode::{OpencodeMessage, parse_export};
 pub use parsed_session::ParsedSession;
 pub use progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
 pub use reader::{ParsedChunk, parse_chunk};

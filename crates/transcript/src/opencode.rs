@@ -52,6 +52,11 @@ impl OpencodeMessage {
     }
 }
 
+/// Returns the session in what `opencode export` prints; `None` if it is something else.
+pub fn parse_export(document: &Value) -> Option<ParsedSession> {
+    is_export(document).then(|| export(document))
+}
+
 /// Returns whether a JSON object is what `opencode export` prints.
 pub fn is_export(document: &Value) -> bool {
     document["info"]["id"].is_string() && document["messages"].is_array()
@@ -59,7 +64,10 @@ pub fn is_export(document: &Value) -> bool {
 
 /// Reads what `opencode export` prints.
 pub fn export(document: &Value) -> ParsedSession {
-    let messages = document["messages"].as_array().into_iter().flatten();
+    // The session of a sub-agent is no conversation.
+    let is_conversation = document["info"]["parentID"].is_null();
+    let messages = document["messages"].as_array().filter(|_| is_conversation);
+    let messages = messages.into_iter().flatten();
     let messages = messages.map(|message| OpencodeMessage {
         id: message["info"]["id"].as_str().unwrap_or_default().to_owned(),
         info: message["info"].clone(),

@@ -1,5 +1,5 @@
-//! `hob capture-turn`: the hook for UserPromptSubmit, Stop and SessionEnd. It captures the new part
-//! of the session's transcript, and prints nothing.
+//! `hob capture-turn`: the hook for prompts, answers and ends of sessions. It captures the new part of the
+//! session's transcript, or the messages that OpenCode's plugin sends, and prints nothing.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use hob_domain::Timestamp;
 use hob_domain::memory::{Stored, TurnKey, TurnSource};
 use hob_memory::{
     CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
-    read_update,
+    opencode_export_update, read_update,
 };
 use hob_transcript::RecordedClient;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::FromPlugin;
 use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
@@ -23,7 +24,7 @@ use crate::settings::Resolved;
 /// The most that is read of a hook's JSON, in bytes.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
-/// Capture the new turns of a session (hook for UserPromptSubmit, Stop and SessionEnd)
+/// Capture the new turns of a session (hook for prompts, answers and ends of sessions)
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Reads the hook's JSON from standard input and prints nothing. If no server answers, writes the turns to a file for \
@@ -48,6 +49,8 @@ pub struct HookInput {
     pub prompt_id: Option<String>,
     /// Codex's id of the turn.
     pub turn_id: Option<String>,
+    /// New messages of a session of OpenCode, in the form that `opencode export` prints.
+    pub opencode: Option<Value>,
 }
 
 impl HookInput {
@@ -55,10 +58,17 @@ impl HookInput {
     fn client(&self) -> Option<RecordedClient> {
         let claude = self.prompt_id.is_some() || std::env::var_os("CLAUDECODE").is_some();
         match (claude, &self.turn_id) {
+            _ if self.is_of_gemini() => Some(RecordedClient::Gemini),
             (true, _) => Some(RecordedClient::Claude),
             (false, Some(_)) => Some(RecordedClient::Codex),
             (false, None) => None,
         }
+    }
+
+    /// Returns whether Gemini CLI called the hook: it names the session in the environment of its hooks, too.
+    pub fn is_of_gemini(&self) -> bool {
+        let named = std::env::var("GEMINI_SESSION_ID").ok();
+        named.is_some() && named == self.session_id
     }
 
     /// Reads one JSON object from standard input, without waiting for end of file.
@@ -83,6 +93,12 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
         return Ok(());
     }
     settings.home.prepare_for_capture()?;
+    if let Some(export) = &input.opencode {
+        let update = opencode_export_update(export, Timestamp::now())
+            .ok_or_else(|| anyhow::anyhow!("opencode: must have `info` and `messages`"))?;
+        // Every message has an id, so that those which come again are recognised.
+        return capture(settings, &input, update, deadline).map(drop);
+    }
     let session = input.session_id.as_deref();
     let state = input.transcript_path.as_ref().map(|path| state_file(settings, path, session));
     let mut mark: TranscriptMark = state

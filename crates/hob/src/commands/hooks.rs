@@ -1,5 +1,5 @@
-//! `hob hooks install|status|uninstall`: manages Hob's hooks in the settings of Claude Code and
-//! Codex.
+//! `hob hooks install|status|uninstall`: manages Hob's hooks in the settings of the coding agents, and its plugin in
+//! OpenCode, which has no hooks.
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -10,7 +10,7 @@ use super::Exit;
 use crate::hooks::{self, ClientFolders, HookState, Report};
 use crate::printer::{self, errln, outln};
 
-/// Install, show and remove the hooks that capture the sessions of Claude Code and Codex
+/// Install, show and remove the hooks that capture the sessions of Claude Code, Codex, Gemini CLI and OpenCode
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -20,7 +20,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum HooksAction {
     /// Add the hooks to the settings file of the coding agent; nothing else in the file changes, and a copy of the old
-    /// file is kept next to it as *.hob-backup
+    /// file is kept next to it as *.hob-backup. OpenCode has no hooks and gets a plugin, one file of its own
     Install(Options),
     /// Show whether the hooks are installed; exit code 0 if they are, else 1
     Status(Options),
@@ -44,7 +44,11 @@ enum ClientChoice {
     Claude,
     /// Codex
     Codex,
-    /// Both
+    /// Gemini CLI
+    Gemini,
+    /// OpenCode
+    Opencode,
+    /// All of them
     All,
 }
 
@@ -94,6 +98,8 @@ fn clients(which: Option<ClientChoice>, folders: &ClientFolders) -> Vec<AgentCli
     match which {
         Some(ClientChoice::Claude) => vec![AgentClient::Claude],
         Some(ClientChoice::Codex) => vec![AgentClient::Codex],
+        Some(ClientChoice::Gemini) => vec![AgentClient::Gemini],
+        Some(ClientChoice::Opencode) => vec![AgentClient::Opencode],
         Some(ClientChoice::All) => AgentClient::ALL.to_vec(),
         None => {
             let there: Vec<AgentClient> = AgentClient::ALL
@@ -135,7 +141,7 @@ fn print(report: &Report) {
     let (state, detail) = state(report);
     let detail = if detail.is_empty() { detail } else { format!(" ({detail})") };
     let changed = if report.changed { ", changed" } else { "" };
-    outln!("{:<7} {state}{detail}{changed}  {}", report.client.name(), report.file.display());
+    outln!("{:<11} {state}{detail}{changed}  {}", report.client.name(), report.file.display());
     if let Some(backup) = report.backup.as_ref().filter(|_| report.changed) {
         outln!("        backup: {}", backup.display());
     }

@@ -52,7 +52,7 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
     });
     let is_waited_for = overview.is_some_and(|overview| overview["sessions"]["waiting"] != 0);
     let next = if !has_hooks {
-        "`hob setup` lets Claude Code and Codex remember, and starts the server"
+        "`hob setup` lets your coding agents remember, and starts the server"
     } else if hello.is_none() {
         "`hob serve` starts the server; `hob service install` starts it with your session"
     } else if is_waited_for {

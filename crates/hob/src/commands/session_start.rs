@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use hob_domain::memory::Principal;
 use hob_memory::locate_project;
+use serde_json::json;
 use std::io::IsTerminal;
 
 use super::FromPlugin;
@@ -46,6 +47,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
     let has_no_input = args.cwd.is_some() || std::io::stdin().is_terminal();
     let input = if has_no_input { None } else { HookInput::read() }.unwrap_or_default();
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let form = if input.is_of_gemini() { Form::Gemini } else { Form::Text };
     let cwd = args.cwd.clone().or(input.cwd).unwrap_or_else(here);
     let session_id = args.session_id.clone().or(input.session_id);
     let budget_tokens = args.budget_tokens;
@@ -59,7 +61,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
             budget_tokens,
         };
         if let Ok(Answer::Text(text)) = connection.call(&call, left().min(Duration::from_secs(1))) {
-            return Ok(text);
+            return Ok(form.of(text));
         }
     }
     if !memory::exists(settings) {
@@ -71,6 +73,24 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
         let tools = memory::open(settings, busy).await?;
         let session = session_id.as_deref();
         let text = tools.engine.session_start(&Principal::Owner, &project, session, budget_tokens);
-        Ok(text.await?)
+        Ok(form.of(text.await?))
     })
+}
+
+/// How a client wants the text for its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// One JSON object. Gemini CLI shows plain text to the user instead of giving it to the model.
+    Gemini,
+}
+
+impl Form {
+    fn of(self, text: String) -> String {
+        if self == Form::Text || text.trim().is_empty() {
+            return text;
+        }
+        let output = json!({"hookEventName": "SessionStart", "additionalContext": text});
+        format!("{}\n", json!({"hookSpecificOutput": output}))
+    }
 }

@@ -26,12 +26,29 @@
 //!   `last_assistant_message`; `SessionEnd` adds `reason`.
 //! * Plain standard output of `SessionStart` and `UserPromptSubmit` goes to the model; that of
 //!   `Stop` must be empty or JSON, else Codex reports that the hook failed.
+//!
+//! **Gemini CLI** (google-gemini/gemini-cli at 5411f11, `packages/core/src/hooks` and
+//! `docs/hooks/reference.md`) reads `hooks` in `settings.json` in `$GEMINI_CLI_HOME/.gemini` (else
+//! `~/.gemini`), with the structure of Claude Code's file. Facts that matter here:
+//!
+//! * The events have other names: `BeforeAgent` for a prompt and `AfterAgent` for an answer. Timeouts are
+//!   in milliseconds.
+//! * Hooks are on unless `hooksConfig.enabled` is false; `hooksConfig.disabled` lists commands that do
+//!   not run. In a folder that the user has not trusted, Gemini CLI runs no hooks.
+//! * Standard output must be JSON. Text for the model is in `hookSpecificOutput.additionalContext`.
+//! * Standard input is one JSON object with `session_id`, `transcript_path`, `cwd`, `hook_event_name`
+//!   and `timestamp`. The environment has `GEMINI_SESSION_ID`. The transcript has the answer before
+//!   `AfterAgent` runs.
+//! * The file may have comments. Hob edits strict JSON only and refuses such a file.
+//!
+//! **OpenCode** has no hooks; see the module `plugin_file`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use hob_transcript::AgentClient;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::json_edit::HookEntry;
 use super::json_scan;
@@ -45,6 +62,12 @@ pub struct ClientFolders {
     pub claude_state: PathBuf,
     /// `$CODEX_HOME`, else `~/.codex`.
     pub codex: PathBuf,
+    /// `$GEMINI_CLI_HOME/.gemini`, else `~/.gemini`.
+    #[serde(default)]
+    pub gemini: PathBuf,
+    /// `$XDG_CONFIG_HOME/opencode`, else `~/.config/opencode`.
+    #[serde(default)]
+    pub opencode: PathBuf,
 }
 
 impl ClientFolders {
@@ -55,13 +78,19 @@ impl ClientFolders {
             .ok_or_else(|| anyhow::anyhow!("cannot determine your home folder: set HOME"))?;
         let config_folder = |client: AgentClient| {
             let described = client.description();
-            folder(described.config_variable).unwrap_or_else(|| home.join(described.config_folder))
+            match (folder(described.config_variable), described.below_variable) {
+                (Some(named), "") => named,
+                (Some(named), below) => named.join(below),
+                (None, _) => home.join(described.config_folder),
+            }
         };
         let claude_variable = AgentClient::Claude.description().config_variable;
         Ok(ClientFolders {
             claude_state: folder(claude_variable).unwrap_or(home.clone()).join(".claude.json"),
             claude: config_folder(AgentClient::Claude),
             codex: config_folder(AgentClient::Codex),
+            gemini: config_folder(AgentClient::Gemini),
+            opencode: config_folder(AgentClient::Opencode),
         })
     }
 
@@ -70,6 +99,8 @@ impl ClientFolders {
         match client {
             AgentClient::Claude => &self.claude,
             AgentClient::Codex => &self.codex,
+            AgentClient::Gemini => &self.gemini,
+            AgentClient::Opencode => &self.opencode,
         }
     }
 
@@ -93,7 +124,28 @@ pub fn notes(
     match client {
         AgentClient::Claude => claude_notes(text.unwrap_or_default()),
         AgentClient::Codex => codex_notes(folders, text.unwrap_or_default(), entries),
+        AgentClient::Gemini => gemini_notes(text.unwrap_or_default(), entries),
+        AgentClient::Opencode => Vec::new(),
     }
+}
+
+fn gemini_notes(text: &str, entries: &[HookEntry]) -> Vec<String> {
+    let settings: Value =
+        serde_json::from_str(&text[json_scan::body_start(text)..]).unwrap_or_default();
+    let config = &settings["hooksConfig"];
+    if config["enabled"] == false {
+        let note = "Gemini CLI runs no hooks, because `hooksConfig.enabled` is false; remove that \
+                    setting.";
+        return vec![note.to_owned()];
+    }
+    let disabled = config["disabled"].as_array().into_iter().flatten();
+    let disabled: Vec<&str> = disabled.filter_map(Value::as_str).collect();
+    if entries.iter().any(|entry| disabled.contains(&entry.command_line.as_str())) {
+        let note =
+            "A hook of Hob is disabled in Gemini CLI; enable it with `/hooks` in Gemini CLI.";
+        return vec![note.to_owned()];
+    }
+    Vec::new()
 }
 
 fn claude_notes(text: &str) -> Vec<String> {

@@ -4,31 +4,41 @@ use hob_transcript::AgentClient;
 
 use super::command::Subcommand;
 
-/// The events that Hob hooks into, by the names that both clients use.
+/// The events that Hob hooks into, by the names of Claude Code and Codex.
 pub const EVENTS: [&str; 4] = ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"];
+/// The events that Hob hooks into, by the names of Gemini CLI.
+const GEMINI_EVENTS: [&str; 4] = ["SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd"];
 
 /// A hook that Hob installs: its event, command and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HookSpec {
     pub event: &'static str,
     pub subcommand: Subcommand,
-    pub timeout_seconds: u32,
+    /// In the client's unit: seconds, or milliseconds for Gemini CLI.
+    pub timeout: u32,
 }
 
-/// Returns the hooks that Hob installs into a client.
-pub fn hooks_for(client: AgentClient) -> [HookSpec; 4] {
-    let session_end_seconds = match client {
-        AgentClient::Claude => 10,
-        AgentClient::Codex => 3,
+/// Returns the hooks that Hob installs into the settings of a client. OpenCode has a plugin instead.
+pub fn hooks_for(client: AgentClient) -> Vec<HookSpec> {
+    let (events, timeout, session_end_timeout) = match client {
+        AgentClient::Claude => (EVENTS, 10, 10),
+        AgentClient::Codex => (EVENTS, 10, 3),
+        AgentClient::Gemini => (GEMINI_EVENTS, 10_000, 10_000),
+        AgentClient::Opencode => return Vec::new(),
     };
-    let spec = |event, subcommand, timeout_seconds| HookSpec { event, subcommand, timeout_seconds };
-    let [session_start, user_prompt_submit, stop, session_end] = EVENTS;
-    [
-        spec(session_start, Subcommand::SessionStart, 10),
-        spec(user_prompt_submit, Subcommand::CaptureTurn, 10),
-        spec(stop, Subcommand::CaptureTurn, 10),
-        spec(session_end, Subcommand::CaptureTurn, session_end_seconds),
+    let spec = |event, subcommand, timeout| HookSpec { event, subcommand, timeout };
+    let [session_start, prompt, answer, session_end] = events;
+    vec![
+        spec(session_start, Subcommand::SessionStart, timeout),
+        spec(prompt, Subcommand::CaptureTurn, timeout),
+        spec(answer, Subcommand::CaptureTurn, timeout),
+        spec(session_end, Subcommand::CaptureTurn, session_end_timeout),
     ]
+}
+
+/// Returns whether a client calls Hob for this event.
+pub fn is_event(name: &str) -> bool {
+    EVENTS.contains(&name) || GEMINI_EVENTS.contains(&name)
 }
 
 /// Returns the text as a JSON string, with quotes.

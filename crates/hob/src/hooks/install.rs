@@ -1,4 +1,4 @@
-//! Installs, shows and removes the hooks of one client.
+//! Installs, shows and removes the hooks of one client, or its plugin where it has no hooks.
 //!
 //! The settings belong to the user. An edit therefore only inserts or deletes Hob's own entries in
 //! the text, refuses a file that it does not understand, replaces the file in one step, and keeps a
@@ -16,6 +16,7 @@ use super::file::{self, SettingsFile};
 use super::hook_spec::hooks_for;
 use super::json_edit::{self, EditError, HookEntry};
 use super::plugin;
+use super::plugin_file::{self, PluginFile};
 
 /// The state of Hob's hooks in the settings of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,11 @@ pub fn install(
     hob: &Path,
 ) -> Result<Report, HookError> {
     let program = program(hob)?;
+    if client == AgentClient::Opencode {
+        let file = folders.settings_file(client);
+        let change = Change::of(plugin_file::install(&file, program)?);
+        return change.report_script(file, Some(program));
+    }
     let found = Change::None.report(client, folders, Some(program))?;
     if found.state == HookState::Plugin {
         return Ok(found);
@@ -72,6 +78,10 @@ pub fn install(
 /// and the backup is removed. Otherwise the backup stays, with the file as it was before the
 /// installation.
 pub fn uninstall(client: AgentClient, folders: &ClientFolders) -> Result<Report, HookError> {
+    if client == AgentClient::Opencode {
+        let file = folders.settings_file(client);
+        return Change::of(plugin_file::uninstall(&file)?).report_script(file, None);
+    }
     let changed = change(client, folders, &json_edit::uninstall)?;
     if changed == Change::Made {
         let named = folders.settings_file(client);
@@ -89,6 +99,9 @@ pub fn status(
     hob: &Path,
 ) -> Result<Report, HookError> {
     let program = program(hob)?;
+    if client == AgentClient::Opencode {
+        return Change::None.report_script(folders.settings_file(client), Some(program));
+    }
     match Change::None.report(client, folders, Some(program)) {
         Err(HookError::Broken { reason, .. }) => {
             let file = folders.settings_file(client);
@@ -104,6 +117,14 @@ pub fn status(
 /// Returns whether the settings have hooks that run a `hob`, which [`uninstall`] would remove.
 pub fn has_hooks(client: AgentClient, folders: &ClientFolders) -> Result<bool, HookError> {
     let loaded = SettingsFile::read(&folders.settings_file(client))?;
+    if client == AgentClient::Opencode {
+        let found = plugin_file::find(&folders.settings_file(client))?;
+        let has_script = !matches!(found, PluginFile::Absent | PluginFile::Foreign);
+        if has_script {
+            loaded.check_writable()?;
+        }
+        return Ok(has_script);
+    }
     let before = loaded.text()?;
     let after = json_edit::uninstall(before).map_err(|error| loaded.broken(error.to_string()))?;
     let has_hooks = after.as_deref() != before;
@@ -122,6 +143,27 @@ enum Change {
 }
 
 impl Change {
+    fn of(is_changed: bool) -> Change {
+        if is_changed { Change::Made } else { Change::None }
+    }
+
+    /// Reads the script of OpenCode again, so that the report shows the actual state.
+    fn report_script(self, file: PathBuf, program: Option<&str>) -> Result<Report, HookError> {
+        let state = match plugin_file::find(&file)? {
+            PluginFile::Absent => HookState::Absent,
+            PluginFile::Foreign => HookState::Broken(plugin_file::FOREIGN.to_owned()),
+            PluginFile::Current { program: found } if program.is_none_or(|own| own == found) => {
+                HookState::Installed
+            }
+            PluginFile::Current { program } => HookState::Outdated { programs: vec![program] },
+            PluginFile::Old { program } => {
+                HookState::Outdated { programs: vec![format!("{program} as of another version")] }
+            }
+        };
+        let (client, changed) = (AgentClient::Opencode, self == Self::Made);
+        Ok(Report { client, file, state, changed, backup: None, notes: Vec::new(), plugin: None })
+    }
+
     /// Reads the file again, so that the report shows the actual state.
     fn report(
         self,
@@ -160,7 +202,7 @@ fn change(
         loaded.back_up(json_edit::uninstall(before).map_err(refuse)?.as_deref())?;
         Ok(Some(after))
     })?;
-    Ok(if changed { Change::Made } else { Change::None })
+    Ok(Change::of(changed))
 }
 
 fn state(client: AgentClient, entries: &[HookEntry], program: Option<&str>) -> HookState {

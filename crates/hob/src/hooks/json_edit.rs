@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::command::{self, HobCommand};
-use super::hook_spec::{EVENTS, HookSpec, json_string};
+use super::hook_spec::{HookSpec, is_event, json_string};
 use super::json_scan::{self, Container};
 use super::render::Layout;
 
@@ -34,6 +34,8 @@ pub struct HookEntry {
     pub group_index: usize,
     pub handler_index: usize,
     pub command: HobCommand,
+    /// The whole command, as the client runs it.
+    pub command_line: String,
     matcher: Option<String>,
     command_range: Range<usize>,
     /// The containers around the entry, outermost first, each with the index of the entry in it:
@@ -135,11 +137,14 @@ pub fn survey(text: Option<&str>) -> Result<Vec<HookEntry>, EditError> {
                 let Some((command, command_range)) = our_command(text, handler, &event)? else {
                     continue;
                 };
+                let command_line =
+                    json_scan::string(text, command_range.clone()).unwrap_or_default();
                 entries.push(HookEntry {
                     event: event.clone(),
                     group_index,
                     handler_index,
                     command,
+                    command_line,
                     matcher: matcher.map(|at| text[group.items[at].value.clone()].to_owned()),
                     command_range,
                     path: [
@@ -278,12 +283,12 @@ fn hooks_of(text: &str, root: &Container) -> Result<Option<(usize, Container)>, 
     let wrong = |what: &str, expected| EditError::Shape { what: what.to_owned(), expected };
     let hooks = json_scan::object(text, root.items[at].value.start)
         .ok_or_else(|| wrong("`hooks`", "an object"))?;
-    for event in EVENTS {
+    for member in &hooks.items {
+        let name = member.key.clone().and_then(|key| json_scan::string(text, key));
+        let Some(event) = name.filter(|name| is_event(name)) else { continue };
         let what = || format!("`{event}` in `hooks`");
-        if let Some(at) = only(text, &hooks, event, what)? {
-            json_scan::list(text, hooks.items[at].value.start)
-                .ok_or_else(|| wrong(&what(), "a list"))?;
-        }
+        only(text, &hooks, &event, what)?;
+        json_scan::list(text, member.value.start).ok_or_else(|| wrong(&what(), "a list"))?;
     }
     Ok(Some((at, hooks)))
 }

@@ -9,6 +9,7 @@ mod install;
 pub mod json_edit;
 pub mod json_scan;
 pub mod plugin;
+mod plugin_file;
 mod render;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@
 //!
 //! **Claude Code** lists plugins under `enabledPlugins` in `settings.json`, and the installed ones in
 //! `plugins/installed_plugins.json` (2.1.325). **Codex** lists them as `[plugins."NAME@MARKETPLACE"]` in `config.toml`
-//! (0.166.0).
+//! (0.166.0). **Gemini CLI** copies an extension to `extensions/NAME`, and lists in `extension-enablement.json` the folders
+//! in which it is off (0.61.0). The plugin of **OpenCode** is the file that `hob hooks install` writes.
 
 use std::fs;
 use std::path::Path;
@@ -37,9 +38,20 @@ pub fn enabled(client: AgentClient, folders: &ClientFolders) -> Option<String> {
         let found = plugins.iter().find(|(id, plugin)| is_ours(id) && is_enabled(plugin));
         return found.map(|(id, _)| id.clone());
     }
+    if client == AgentClient::Opencode {
+        return None;
+    }
     let read = |path: &Path| -> Option<Value> {
         serde_json::from_str(SettingsFile::read(path).ok()?.text().ok()??).ok()
     };
+    if client == AgentClient::Gemini {
+        let extensions = folders.gemini.join("extensions");
+        let manifest = read(&extensions.join(NAME).join("gemini-extension.json"))?;
+        let switches = read(&extensions.join("extension-enablement.json")).unwrap_or_default();
+        let mut overrides = switches[NAME]["overrides"].as_array().into_iter().flatten();
+        let is_off = overrides.any(|rule| rule.as_str().is_some_and(|rule| rule.starts_with('!')));
+        return (manifest["name"] == NAME && !is_off).then(|| NAME.to_owned());
+    }
     let settings = read(&folders.settings_file(client))?;
     let installed = read(&folders.folder(client).join("plugins/installed_plugins.json"))?;
     let is_installed = |id: &str| installed["plugins"].get(id).is_some();

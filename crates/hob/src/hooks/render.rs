@@ -87,7 +87,7 @@ impl Layout {
 
     fn group_at(&self, depth: usize, spec: &HookSpec, hob: &str) -> String {
         let command = json_string(&command::command_line(hob, spec.subcommand));
-        let timeout = spec.timeout_seconds;
+        let timeout = spec.timeout;
         let [outer, first, second, third] = [0, 1, 2, 3].map(|more| self.line_break(depth + more));
         let next = self.gap(depth + 3);
         format!(

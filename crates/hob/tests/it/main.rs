@@ -24,6 +24,7 @@ mod cli_output;
 mod cluster;
 mod console;
 mod files;
+mod hooks_clients;
 mod http;
 mod live;
 mod live_attach;

@@ -216,7 +216,7 @@ fn undo_follows_the_record_and_shows_it_first() {
     let after = machine.files();
 
     let planned = json_of(&machine.run(&["setup", "--undo", "--dry-run", "--json"]));
-    let all = ["hooksclaude", "hookscodex", "mcpclaude", "mcpcodex", "service"];
+    let all = ["mcpclaude", "mcpcodex", "hooksclaude", "hookscodex", "service"];
     assert_eq!(states(&planned), expect(&all.map(|step| (step, "planned"))), "{planned}");
     assert_eq!(machine.files(), after, "a dry run changes nothing");
     let undone = machine.run(&["setup", "--undo", "--yes", "--json"]);
@@ -395,10 +395,50 @@ fn setup_leaves_hooks_and_server_to_an_enabled_plugin() {
     assert_eq!(found(&own), ["unchanged"; 4]);
     assert_eq!(found(&other), ["unchanged", "planned", "unchanged", "planned"]);
     let before = machine.files();
-    let installed = machine.run(&["hooks", "install", "--client", "all", "--json"]);
-    for client in json_of(&installed)["clients"].as_array().unwrap() {
+    let installed = machine.run(&["hooks", "install", "--json"]);
+    let installed = json_of(&installed);
+    let clients = installed["clients"].as_array().unwrap();
+    assert_eq!(clients.len(), 2, "{installed}");
+    for client in clients {
         assert_eq!((&client["state"], &client["plugin"]), (&"plugin".into(), &"hob@hob".into()));
     }
     assert_eq!(machine.files(), before);
-    assert!(machine.run(&["hooks", "status", "--client", "all"]).status.success());
+    assert!(machine.run(&["hooks", "status"]).status.success());
+}
+
+/// Gemini CLI has hooks and MCP servers in one file. OpenCode gets a plugin, in folders that need not exist.
+#[test]
+fn setup_connects_gemini_and_opencode_and_undo_restores_every_byte() {
+    for settings in [Some("{\n\t\"theme\": \"Dark\"\n}\n"), Some("{}"), None] {
+        let machine = Machine::new();
+        let user = machine.home.user_home();
+        fs::create_dir_all(user.join(".gemini")).unwrap();
+        if let Some(text) = settings {
+            fs::write(user.join(".gemini/settings.json"), text).unwrap();
+        }
+        // A program on the PATH is enough.
+        std::os::unix::fs::symlink("/bin/true", user.join("bin/opencode")).unwrap();
+        let before = machine.files();
+        let done = machine.run(&["setup", "--yes", "--json"]);
+        assert!(done.status.success(), "{done:?}");
+        let done = json_of(&done);
+        for step in ["hooksgemini", "mcpgemini", "hooksopencode"] {
+            assert_eq!(state_of(&done, step), "done", "{done}");
+        }
+        assert!(states(&done).iter().all(|(step, _)| step != "mcpopencode"), "{done}");
+        let text = machine.text(".gemini/settings.json");
+        let gemini: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(gemini["mcpServers"]["hob"]["args"][0], "mcp", "{text}");
+        assert_eq!(gemini["hooks"]["AfterAgent"][0]["hooks"][0]["timeout"], 10_000, "{text}");
+        let script = machine.text(".config/opencode/plugins/hob.js");
+        assert!(script.contains(program("hob").to_str().unwrap()), "{script}");
+
+        let again = json_of(&machine.run(&["setup", "--yes", "--json"]));
+        for step in ["hooksgemini", "mcpgemini", "hooksopencode"] {
+            assert_eq!(state_of(&again, step), "unchanged", "{again}");
+        }
+        let undone = machine.run(&["setup", "--undo", "--yes", "--json"]);
+        assert!(undone.status.success(), "{undone:?}");
+        assert_eq!(machine.files(), before, "{settings:?}");
+    }
 }

@@ -7,7 +7,9 @@ use hob_domain::Timestamp;
 use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::TurnKey;
 use hob_files::{Folder, read_regular};
-use hob_transcript::{OpencodeMessage, ParsedSession, RecordedClient, parse_document};
+use hob_transcript::{
+    OpencodeMessage, ParsedSession, RecordedClient, parse_document, parse_export,
+};
 use serde_json::Value;
 
 use super::follow::{TranscriptUpdate, session_of_path};
@@ -80,6 +82,14 @@ pub fn opencode_update(
         turns: complete.filter_map(OpencodeMessage::turn).collect(),
     };
     numbered(session.to_owned(), RecordedClient::Opencode, parsed, modified)
+}
+
+/// Returns the turns of a session as `opencode export` prints it, and as Hob's plugin in OpenCode sends it. Returns
+/// `None` if it is something else. `now` is the time of messages without one.
+pub fn opencode_export_update(export: &Value, now: Timestamp) -> Option<TranscriptUpdate> {
+    let parsed = parse_export(export)?;
+    let session = parsed.session.clone()?;
+    Some(numbered(session, RecordedClient::Opencode, parsed, now))
 }
 
 /// Returns the folder that a record belongs to, if the record itself does not name it.

@@ -53,12 +53,12 @@ impl<'a> Setup<'a> {
         let mut steps = Vec::new();
         for client in &self.clients {
             steps.push(self.plan_hooks(*client));
-            steps.push(self.plan_entry(*client, &record));
+            steps.extend(self.plan_entry(*client, &record));
         }
         steps.push(match self.clients.is_empty() {
             true => {
                 let detail =
-                    "found neither Claude Code nor Codex; install one and run `hob setup` again";
+                    "found no Claude Code, Codex, Gemini CLI or OpenCode; install one and run `hob setup` again";
                 Step::new(StepKind::Import, StepState::Skipped, detail)
             }
             false => {
@@ -80,6 +80,9 @@ impl<'a> Setup<'a> {
                     (StepState::Unchanged, format!("the plugin {id} provides the hooks"))
                 }
                 HookState::Broken(reason) => (StepState::Failed, reason),
+                _ if client == AgentClient::Opencode => {
+                    (StepState::Planned, "add a plugin that remembers and recalls".to_owned())
+                }
                 _ => (StepState::Planned, "add hooks that remember every session".to_owned()),
             },
         };
@@ -87,7 +90,9 @@ impl<'a> Setup<'a> {
         Step { file, ..Step::new(StepKind::Hooks(client), state, detail) }
     }
 
-    fn plan_entry(&self, client: AgentClient, record: &SetupRecord) -> Step {
+    /// Plans the MCP entry. OpenCode's plugin brings the server, so that it needs none.
+    fn plan_entry(&self, client: AgentClient, record: &SetupRecord) -> Option<Step> {
+        let file = mcp_entry::file(client, &self.folders)?;
         let found = mcp_entry::status(client, &self.folders, &self.entry, record);
         let (state, detail) = match found {
             Err(error) => (StepState::Failed, error.to_string()),
@@ -108,8 +113,7 @@ impl<'a> Setup<'a> {
                 (StepState::Planned, "add `hob mcp`, so that the agent can recall".to_owned())
             }
         };
-        let file = Some(mcp_entry::file(client, &self.folders));
-        Step { file, ..Step::new(StepKind::McpEntry(client), state, detail) }
+        Some(Step { file: Some(file), ..Step::new(StepKind::McpEntry(client), state, detail) })
     }
 
     /// Returns whether Hob's plugin brings an MCP server for this home. The plugin does not name a home, so it serves
@@ -178,6 +182,8 @@ impl<'a> Setup<'a> {
             StepKind::Hooks(client) => {
                 // Hooks that were there before are not taken away by an undo.
                 if !hooks::has_hooks(client, &self.folders)? {
+                    let file = self.folders.settings_file(client);
+                    record.note_missing_folders(file.parent().unwrap_or(Path::new("/")));
                     record.note_hooks(client, &self.folders);
                     record.save(&self.context.settings.home)?;
                 }
@@ -186,9 +192,13 @@ impl<'a> Setup<'a> {
                 if let Some(home) = &self.entry.home {
                     notes.push(format!("Start {} with HOB_HOME={home}.", client.name()));
                 }
+                let added = match client {
+                    AgentClient::Opencode => "added the plugin",
+                    _ => "added the hooks",
+                };
                 match notes.is_empty() {
-                    true => "added the hooks".to_owned(),
-                    false => format!("added the hooks. {}", notes.join(" ")),
+                    true => added.to_owned(),
+                    false => format!("{added}. {}", notes.join(" ")),
                 }
             }
             StepKind::McpEntry(client) => {

@@ -33,12 +33,12 @@ enum Recorded {
 impl Undo<'_> {
     /// Returns what there is to take back.
     pub fn plan(&self, record: &SetupRecord) -> Vec<PlannedUndo> {
-        let mut plan: Vec<PlannedUndo> = record.hooks.iter().map(plan_hooks).collect();
-        plan.extend(record.entries.iter().map(plan_entry));
+        // In the reverse order of the setup: Gemini CLI has hooks and MCP servers in one file.
+        let mut plan: Vec<PlannedUndo> = record.entries.iter().map(plan_entry).collect();
+        plan.extend(record.hooks.iter().map(plan_hooks));
         plan.extend(self.service.recorded(record).map(plan_service));
         plan.extend(AgentClient::ALL.into_iter().filter_map(|client| {
-            let known = RecordedHooks { client, folders: self.folders.clone() };
-            let is_recorded = record.hooks.contains(&known);
+            let is_recorded = record.has_hooks(client, self.folders);
             (!is_recorded).then(|| self.unrecorded_hooks(client)).flatten()
         }));
         plan
@@ -46,7 +46,11 @@ impl Undo<'_> {
 
     /// Takes back what is planned, and drops it from the record.
     pub fn apply(&self, plan: Vec<PlannedUndo>, record: &mut SetupRecord) -> Vec<Step> {
-        plan.into_iter().map(|planned| take_back(planned, record)).collect()
+        let steps = plan.into_iter().map(|planned| take_back(planned, record)).collect();
+        if record.unit_folder.is_none() {
+            record.remove_folders();
+        }
+        steps
     }
 
     /// Reports hooks that something else than `hob setup` of this home has added.

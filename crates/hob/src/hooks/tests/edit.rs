@@ -6,8 +6,7 @@ use super::super::hook_spec::{HookSpec, hooks_for};
 use super::super::json_edit;
 use super::{HOB, installed, uninstalled};
 
-const STOP: HookSpec =
-    HookSpec { event: "Stop", subcommand: Subcommand::CaptureTurn, timeout_seconds: 10 };
+const STOP: HookSpec = HookSpec { event: "Stop", subcommand: Subcommand::CaptureTurn, timeout: 10 };
 
 /// Installs only the `Stop` hook, which keeps the expectations short, and takes it out again.
 fn check(before: &str, expect: &str) {
@@ -65,10 +64,19 @@ fn a_missing_file_gets_a_whole_document() {
 }
 
 #[test]
-fn codex_session_end_timeout_is_three_seconds() {
-    let seconds = |client: AgentClient| hooks_for(client).map(|wanted| wanted.timeout_seconds);
-    assert_eq!(seconds(AgentClient::Claude), [10, 10, 10, 10]);
-    assert_eq!(seconds(AgentClient::Codex), [10, 10, 10, 3]);
+fn every_client_has_its_events_and_timeouts() {
+    let check = |client: AgentClient, events: [&str; 4], timeouts: [u32; 4]| {
+        let wanted = hooks_for(client);
+        assert_eq!(wanted.iter().map(|spec| spec.event).collect::<Vec<_>>(), events);
+        assert_eq!(wanted.iter().map(|spec| spec.timeout).collect::<Vec<_>>(), timeouts);
+    };
+    let events = ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"];
+    check(AgentClient::Claude, events, [10; 4]);
+    // Codex shortens a longer one and warns.
+    check(AgentClient::Codex, events, [10, 10, 10, 3]);
+    let events = ["SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd"];
+    check(AgentClient::Gemini, events, [10_000; 4]);
+    assert!(hooks_for(AgentClient::Opencode).is_empty());
 }
 
 #[test]

@@ -23,6 +23,8 @@ impl Home {
             claude: root.join("claude"),
             claude_state: root.join(".claude.json"),
             codex: root.join("codex"),
+            gemini: root.join("gemini"),
+            opencode: root.join("opencode"),
         };
         Self { _folder: folder, folders }
     }

@@ -22,6 +22,8 @@ impl Folders {
             claude: root.join(".claude"),
             claude_state: root.join(".claude.json"),
             codex: root.join(".codex"),
+            gemini: root.join(".gemini"),
+            opencode: root.join(".config/opencode"),
         };
         fs::create_dir_all(folders.claude.join("plugins")).unwrap();
         fs::create_dir_all(&folders.codex).unwrap();
@@ -57,7 +59,12 @@ impl Drop for Folders {
 #[test]
 fn plugins_have_the_hooks_that_hob_installs() {
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
-    for (folder, client) in [("claude-code", AgentClient::Claude), ("codex", AgentClient::Codex)] {
+    let clients = [
+        ("claude-code", AgentClient::Claude),
+        ("codex", AgentClient::Codex),
+        ("gemini", AgentClient::Gemini),
+    ];
+    for (folder, client) in clients {
         let file = fs::read_to_string(plugins.join(folder).join("hooks/hooks.json")).unwrap();
         let file: Value = serde_json::from_str(&file).unwrap();
         let hooks = file["hooks"].as_object().unwrap();
@@ -69,8 +76,7 @@ fn plugins_have_the_hooks_that_hob_installs() {
                 spec.subcommand.name(),
                 client.as_str()
             );
-            let hook =
-                json!({"type": "command", "command": command, "timeout": spec.timeout_seconds});
+            let hook = json!({"type": "command", "command": command, "timeout": spec.timeout});
             assert_eq!(hooks[spec.event], json!([{"hooks": [hook]}]), "{folder}");
         }
     }
@@ -99,6 +105,22 @@ fn plugin_of_codex_is_found_if_it_is_enabled() {
     fs::write(&config, "[plugins.\"hob@hob\"]\nenabled = true\n").unwrap();
     assert_eq!(enabled().as_deref(), Some("hob@hob"));
     fs::write(&config, "[plugins.\"hob@hob\"]\nenabled = false\n").unwrap();
+    assert_eq!(enabled(), None);
+}
+
+#[test]
+fn extension_of_gemini_is_found_if_no_folder_turns_it_off() {
+    let found = Folders::new("gemini-enabled");
+    let enabled = || plugin::enabled(AgentClient::Gemini, &found.folders);
+    assert_eq!(enabled(), None);
+    fs::create_dir_all(found.folders.gemini.join("extensions/hob")).unwrap();
+    let manifest = ".gemini/extensions/hob/gemini-extension.json";
+    found.write(manifest, &json!({"name": "hob", "version": "0.1.0"}));
+    assert_eq!(enabled().as_deref(), Some("hob"));
+    let switches = ".gemini/extensions/extension-enablement.json";
+    found.write(switches, &json!({"hob": {"overrides": ["/home/me/*"]}}));
+    assert_eq!(enabled().as_deref(), Some("hob"));
+    found.write(switches, &json!({"hob": {"overrides": ["!/home/me/*"]}}));
     assert_eq!(enabled(), None);
 }
 
