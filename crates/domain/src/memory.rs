@@ -282,7 +282,8 @@ pub enum TurnSelection {
     Window(Window),
     /// The latest short prompts of a project that are not superseded, newest first.
     LatestPrompts { project: String, limit: usize },
-    /// The facts of a project that are not superseded, newest first: those that agents wrote, or all others.
+    /// The facts of a project that are not superseded, newest first: those that agents wrote, or all others. Imported
+    /// facts are those of agents' memory files.
     Facts { project: String, of_agents: bool, limit: usize },
 }
 

@@ -26,6 +26,7 @@ pub use capture::documents::{
 pub use capture::follow::{PartialLine, ReadOptions, TranscriptUpdate, read_all, read_update};
 pub use capture::import::{find_transcripts, import_mark, record_folders};
 pub use capture::mark::TranscriptMark;
+pub use capture::memory_files::read_memory_file;
 pub use capture::project::locate_project;
 pub use capture::seal::{OpeningKey, OpeningKeys, SealingKey};
 pub use drain::Drain;

@@ -1,5 +1,8 @@
 use std::path::Path;
 
+use crate::client::RecordedClient;
+use crate::memory_file::memory_file_client;
+
 /// How a file of records is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordFile {
@@ -11,6 +14,8 @@ pub enum RecordFile {
     OpencodeDatabase,
     /// The file of one session of an earlier OpenCode, next to the folders of its messages and parts.
     OpencodeSession,
+    /// Notes that an agent of this client wrote for later sessions.
+    MemoryFile(RecordedClient),
 }
 
 impl RecordFile {
@@ -43,6 +48,7 @@ impl RecordFile {
             "json" if is_session_of_opencode => Some(RecordFile::OpencodeSession),
             "md" if name == ".aider.chat.history.md" => Some(RecordFile::Document),
             "md" if parent == "history" && above == ".specstory" => Some(RecordFile::Document),
+            "md" => memory_file_client(path).map(RecordFile::MemoryFile),
             "db" if name == "opencode.db" => Some(RecordFile::OpencodeDatabase),
             _ => None,
         }
@@ -67,6 +73,8 @@ mod tests {
         check("/h/opencode/storage/message/ses_1/msg_1.json", None);
         check("/r/.aider.chat.history.md", Some(RecordFile::Document));
         check("/r/.specstory/history/a.md", Some(RecordFile::Document));
+        let memory_file = RecordFile::MemoryFile(RecordedClient::Claude);
+        check("/h/.claude/projects/-w/memory/MEMORY.md", Some(memory_file));
         check("/r/README.md", None);
         check("/r/package.json", None);
         assert_eq!(RecordFile::of_named(Path::new("x.json")), RecordFile::Document);

@@ -60,6 +60,9 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Value {
         RecordFile::OpencodeDatabase => {
             Err(std::io::Error::other("a database holds many sessions; run `hob import`"))
         }
+        RecordFile::MemoryFile(_) => {
+            Err(std::io::Error::other("a memory file is no transcript; run `hob import`"))
+        }
     };
     let mut totals = Totals::default();
     let updates = updates.unwrap_or_else(|error| vec![totals.unread(args, &error)]);

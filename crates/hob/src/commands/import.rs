@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use hob_domain::StoreError;
 use hob_domain::memory::{ImportMark, Principal, Stored};
 use hob_memory::{CaptureBatch, Engine, find_transcripts, import_mark, record_folders};
+use hob_transcript::RecordFile;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -30,12 +31,12 @@ const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const CLIENTS: &str =
     "Claude Code, Codex, Gemini CLI, OpenCode, Copilot CLI, Cline, aider and SpecStory";
 
-/// Import past conversations of coding agents into the memory
+/// Import past conversations of coding agents, and their memory files, into the memory
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Without a path, imports the records of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude), Codex ($CODEX_HOME or ~/.codex), \
 Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot) and Cline. aider and SpecStory \
-keep their records inside your repositories: to import these, pass the path of a repository, or of a folder that \
+keep their records inside your repositories, and so do some sub-agents of Claude Code with their memory: to import these, pass the path of a repository, or of a folder that \
 contains repositories. Hob never stores a turn twice, so you can run \
 this at any time and as often as you like.")]
 pub struct Args {
@@ -279,6 +280,13 @@ async fn import_place(
                 continue;
             }
             place.totals.files += 1;
+            if let RecordFile::MemoryFile(_) = RecordFile::of_named(path) {
+                for note in owned {
+                    let stored = engine.store_memory_file(&Principal::Owner, note, mark.clone());
+                    place.totals.stored += stored.await?;
+                }
+                continue;
+            }
             place.totals.stored += transactions.add(&owned, mark).await?;
             bar.set_message(format!("{} turns", place.totals.stored.inserted));
         }

@@ -7,7 +7,7 @@ use hob_domain::Timestamp;
 use hob_domain::memory::TurnSource;
 use hob_memory::{
     CaptureBatch, TranscriptUpdate, folder_of_record, locate_project, opencode_update, read_all,
-    read_document, read_opencode_session,
+    read_document, read_memory_file, read_opencode_session,
 };
 use hob_store::{OpencodeDatabase, OpencodeError};
 use hob_transcript::{OpencodeMessage, RecordFile, RecordedClient};
@@ -53,6 +53,7 @@ pub fn read_records(path: &Path) -> Result<Vec<TranscriptUpdate>, Unread> {
         RecordFile::Document => read_document(path, None)?,
         RecordFile::OpencodeSession => vec![read_opencode_session(path)?],
         RecordFile::OpencodeDatabase => read_opencode_database(path)?,
+        RecordFile::MemoryFile(client) => vec![read_memory_file(path, client)?],
     })
 }
 

@@ -1,7 +1,7 @@
 //! Capture: turns on their way into the memory, from hooks, transcripts and deferral files.
 //!
 //! - [`follow`] reads what is new in a transcript; [`mark`] knows how far, and which turn is which.
-//! - [`documents`] reads records that are no growing lines.
+//! - [`documents`] reads records that are no growing lines; [`memory_files`] reads notes of agents.
 //! - [`batch`] is what is captured; [`prepare`] masks, seals and indexes it for the store.
 //! - [`deferral`] writes batches to files for the server; [`backlog`] counts them.
 //! - [`import`] finds past transcripts; [`project`] resolves the project of a folder.
@@ -16,6 +16,7 @@ pub mod follow;
 pub mod import;
 pub mod mark;
 mod masked_name;
+pub mod memory_files;
 pub mod prepare;
 pub mod project;
 pub mod seal;

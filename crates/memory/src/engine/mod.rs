@@ -3,6 +3,7 @@
 mod browse;
 mod capture;
 mod masking;
+mod memory_files;
 mod notes;
 mod recall;
 mod state;

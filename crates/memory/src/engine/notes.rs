@@ -11,10 +11,8 @@ use hob_domain::{StoreError, Timestamp};
 use serde_json::{Value, json};
 
 use super::state::Engine;
-use crate::capture::batch::{CaptureBatch, RawTurn};
+use crate::capture::batch::{CaptureBatch, NOTE_SESSION, RawTurn};
 
-/// The beginning of the session in which the notes of a project are stored.
-pub(super) const NOTE_SESSION: &str = "note:";
 /// How often a note that was forgotten can be made again.
 const MAX_ATTEMPTS: usize = 100;
 

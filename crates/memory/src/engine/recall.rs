@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use hob_domain::memory::{MemoryStore, Principal, Record, Scope, TurnSelection};
 use hob_domain::{StoreError, Timestamp};
 
-use super::notes::NOTE_SESSION;
 use super::state::Engine;
+use crate::capture::batch::NOTE_SESSION;
 use crate::recall::analysed_query::{AnalysedQuery, without_any_names};
 use crate::recall::newest::newest_first;
 use crate::recall::pack::pack;

@@ -324,7 +324,7 @@ impl MemoryStore for PostgresMemory {
             TurnSelection::Facts { project, of_agents, limit } => {
                 let rest = format!(
                     "{in_project} AND t.tier = 'semantic' AND t.superseded_by IS NULL
-                     AND (t.source IN ('mcp', 'agent')) = $4
+                     AND (t.source IN ('mcp', 'agent', 'import')) = $4
                      ORDER BY t.ts DESC, t.seq DESC LIMIT $3"
                 );
                 let key = self.project_key(&project);

@@ -158,7 +158,7 @@ pub(super) fn select(
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE p.speaker = ?1 AND p.root = ?2
                  AND t.tier = 'semantic' AND t.superseded_by IS NULL
-                 AND (t.source IN ('mcp', 'agent')) = ?4
+                 AND (t.source IN ('mcp', 'agent', 'import')) = ?4
                  ORDER BY t.ts DESC, t.seq DESC LIMIT ?3"
             );
             rows(connection, &sql, &[&speaker, project, &(*limit as i64), of_agents])
