@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hob_testkit::leak::{files_below, processes_with};
-use hob_testkit::{HobServer, ModelApi, TestHome, program, wait_until};
+use hob_testkit::{HobServer, ModelApi, TestHome, program, proved_with_program, wait_until};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -460,7 +460,66 @@ fn sessions_of_the_real_claude_are_remembered_once() {
     assert_eq!(last["project"], json!(elsewhere.canonicalize().unwrap()), "{last}");
     assert_eq!(turns[turns.len() - 3]["session_id"], json!(second));
     setup.assert_import_adds_nothing();
+    // Another memory gets all of them from the transcripts.
+    let mut import = setup.home.command(&["import", "--json"]);
+    import.env("HOB_HOME", setup.home.user_home().join("other-hob"));
+    let imported = json_of(&import.output().unwrap());
+    assert_eq!(imported["inserted"], turns.len(), "{imported}");
     setup.assert_no_client_left();
+    proved_with_program("claude", &["live", "import", "once"]);
+}
+
+/// OpenCode has no hooks, so Hob's plugin does the same: the memory reaches the model, and every turn is stored once.
+#[test]
+fn sessions_of_the_real_opencode_are_remembered_once() {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        println!("skipped: opencode is installed for Linux on x86-64 alone");
+        return;
+    }
+    let mut setup = Setup::without_hooks();
+    let done = setup.home.run(&["hooks", "install", "--client", "opencode", "--json"]);
+    let script = json_of(&done)["clients"][0]["file"].as_str().unwrap().to_owned();
+    setup.serve();
+    setup.inspect("memory_capture", &[&format!("text={FACT}")]);
+    let ask = |prompt: &str, more: &[&str]| {
+        let opencode = installed("node_modules/opencode-linux-x64-baseline/bin/opencode");
+        let mut command = setup.client(opencode);
+        command.envs(setup.api.opencode_environment()).arg("run").args(more).arg(prompt);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let remembered = |expected: &[&str]| {
+        let texts = || -> Vec<String> {
+            let turns = setup.turns();
+            turns.iter().map(|turn| turn["text"].as_str().unwrap().to_owned()).collect()
+        };
+        wait_until("the turns are remembered", || (texts() == expected).then_some(()));
+    };
+    let (crane, mast) = ("Which colour? [[say Vermilion.]]", "And the mast? [[say Ochre.]]");
+    ask(crane, &[]);
+    let asked = |words: &str| {
+        let requests = setup.api.requests();
+        requests.iter().rev().map(Value::to_string).find(|request| request.contains(words)).unwrap()
+    };
+    assert!(asked("Which colour?").contains(FACT), "the plugin tells what Hob remembers");
+    // `opencode run` puts words with spaces into quotes.
+    let [first, second] = [crane, mast].map(|prompt| format!("\"{prompt}\""));
+    remembered(&[&first, "Vermilion."]);
+    ask(mast, &["--continue"]);
+    remembered(&[&first, "Vermilion.", &second, "Ochre."]);
+    for turn in setup.turns() {
+        assert_eq!((&turn["client"], &turn["source"]), (&json!("opencode"), &json!("hook")));
+        assert_eq!(turn["project"], json!(setup.project()), "{turn}");
+    }
+    setup.assert_import_adds_nothing();
+    let mut import = setup.home.command(&["import", "--json"]);
+    import.env("HOB_HOME", setup.home.user_home().join("other-hob"));
+    let imported = json_of(&import.output().unwrap());
+    assert_eq!(imported["inserted"], 4, "{imported}");
+    let removed = setup.home.run(&["hooks", "uninstall", "--client", "opencode"]);
+    assert!(removed.status.success() && !Path::new(&script).exists(), "{removed:?}");
+    setup.assert_no_client_left();
+    proved_with_program("opencode", &["live", "import", "once"]);
 }
 
 /// Without a server the agent is unharmed, and what it did is remembered when one comes.

@@ -14,7 +14,8 @@ use hob_domain::Timestamp;
 use hob_testkit::leak::{files_below, processes_with};
 use hob_testkit::model_api::without_reminders;
 use hob_testkit::{
-    Cluster, ClusterOptions, HobServer, ModelApi, TestHome, strictest_sandbox, wait_until,
+    Cluster, ClusterOptions, HobServer, ModelApi, TestHome, proved_with_program, strictest_sandbox,
+    wait_until,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -63,20 +64,7 @@ impl Setup {
     /// The built-in entry with a model of our own. By itself opencode asks for nothing.
     fn opencode() -> Setup {
         let api = ModelApi::start();
-        let model = json!({"name": "Scripted", "tool_call": true,
-            "limit": {"context": 200_000, "output": 8000}, "cost": {"input": 1, "output": 2}});
-        let options = json!({"baseURL": format!("{}/v1", api.url()), "apiKey": "sk-scripted"});
-        let config = json!({"model": "anthropic/scripted", "small_model": "anthropic/scripted",
-            "autoupdate": false, "share": "disabled", "enabled_providers": ["anthropic"],
-            "provider": {"anthropic": {"options": options, "models": {"scripted": model}}},
-            "permission": {"edit": "ask", "bash": "ask"}});
-        let env = vec![
-            ("OPENCODE_CONFIG_CONTENT", config.to_string()),
-            ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
-            ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
-            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".to_owned()),
-            ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".to_owned()),
-        ];
+        let env = api.opencode_environment();
         let program = installed("node_modules/opencode-linux-x64-baseline/bin/opencode");
         Setup::new("opencode", vec![program, "acp".to_owned()], env, "", api)
     }
@@ -436,6 +424,7 @@ fn a_conversation_goes_on_over_turns_a_restart_and_a_kill() {
     let closed = setup.server().call("DELETE", &session.at(""), Some(&setup.token), None);
     assert_eq!((closed.status, closed.json()), (200, json!({"ok": true})));
     setup.end(&[".claude"]);
+    proved_with_program("claude-agent-acp", &["turns", "restart", "kill", "usage"]);
 }
 
 /// An agent that takes its conversation up again goes on counting where it was.
@@ -543,6 +532,7 @@ fn a_turn_is_streamed_and_cancelled_and_the_session_goes_on() {
     assert_eq!(setup.turn(&session, "Still there?")["text"], "echo: Still there?");
     assert!(setup.audit(&session, "resume").is_empty(), "it is the same process all the time");
     setup.end(&[".claude"]);
+    proved_with_program("claude-agent-acp", &["cancel"]);
 }
 
 #[test]
@@ -607,6 +597,7 @@ fn session_permissions_decide_what_an_agent_may_do() {
     assert_eq!(setup.turn(&ask, "Well?")["text"], "echo: Well?");
     assert_eq!(ask.file("never.txt"), None);
     setup.end(&[".claude"]);
+    proved_with_program("claude-agent-acp", &["permissions"]);
 }
 
 /// A caller's own server and Hob's memory, side by side.
@@ -626,6 +617,7 @@ fn agent_calls_the_tools_of_its_mcp_servers() {
     let results = tool_results(&setup.last_request());
     assert!(results.last().unwrap().contains(fact), "{results:?}");
     setup.end(&[".claude"]);
+    proved_with_program("claude-agent-acp", &["mcp"]);
 }
 
 /// A model that the agent does not have, and a run instead of a session.
@@ -701,6 +693,7 @@ fn opencode_is_driven_like_any_other_agent() {
         ".local/state/opencode",
         ".cache/opencode",
     ]);
+    proved_with_program("opencode-acp", &["turns", "cancel", "permissions", "restart", "usage"]);
 }
 
 /// An agent with a model API of another vendor: turns with their history, a tool, a cancel that keeps the session, and a
@@ -833,11 +826,15 @@ fn claude_serves_a_session(driver: &str) {
 #[test]
 fn claude_in_its_terminal_serves_a_session() {
     claude_serves_a_session("claude-tui");
+    proved_with_program("claude-tui", &["turns", "cancel", "permissions"]);
+    proved_with_program("claude-tui", &["restart", "kill", "usage"]);
 }
 
 #[test]
 fn claude_without_a_terminal_serves_a_session() {
     claude_serves_a_session("claude-stream");
+    proved_with_program("claude-stream", &["turns", "cancel", "permissions"]);
+    proved_with_program("claude-stream", &["restart", "kill", "usage"]);
 }
 
 /// Every agent works in the strict sandbox, its shell included, and stays inside.
@@ -961,6 +958,12 @@ fn restart_storm_repeats_nothing() {
         println!("{name}: {rounds} kills, nothing said or remembered twice");
         setup.stop();
     }
+    proved_with_program("claude-tui", &["sandbox"]);
+    proved_with_program("claude-stream", &["sandbox"]);
+    proved_with_program("claude-agent-acp", &["sandbox"]);
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        proved_with_program("opencode-acp", &["sandbox"]);
+    }
 }
 
 /// A node dies, and nodes share only the database: on the other node Claude Code continues the conversation from a
@@ -1011,6 +1014,8 @@ fn conversation_continues_on_another_node() {
         let since = [("assistant", "echo: two"), ("user", "three")];
         assert_eq!(said(&asked), words(&[&all[..], &since].concat()), "{driver}");
     }
+    proved_with_program("claude-tui", &["other-node"]);
+    proved_with_program("claude-stream", &["other-node"]);
 }
 
 /// The protocol's own client library uses `hob acp` and `/acp` as editors do: prompts, permissions, forms, lists, loads and

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hob_testkit::TestHome;
+use hob_testkit::{TestHome, proved_with_samples};
 use serde_json::{Value, json};
 
 use crate::memory_setup::*;
@@ -184,6 +184,12 @@ fn conversations_of_every_client_are_imported_once() {
     let touched = json_of(&clients.home.run(&["import", "--json"]));
     assert_eq!((&touched["inserted"], &touched["duplicates"]), (&json!(0), &json!(8)), "{touched}");
     assert_eq!(export(&clients.home).len(), 12);
+    proved_with_samples("gemini", &["import", "once"]);
+    proved_with_samples("opencode", &["import", "once"]);
+    proved_with_samples("copilot", &["import", "once"]);
+    proved_with_samples("cline", &["import", "once"]);
+    proved_with_samples("aider", &["import", "once"]);
+    proved_with_samples("specstory", &["import", "once"]);
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn import_stores_everything_once() {
     assert_eq!(sorted_texts(&home), expected);
     let missing = home.run(&["import", "--json", "/no/such/place"]);
     assert!(String::from_utf8_lossy(&missing.stderr).contains("/no/such/place"), "{missing:?}");
+    hob_testkit::proved_with_samples("codex", &["import", "once"]);
 }
 
 #[test]

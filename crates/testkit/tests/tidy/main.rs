@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "asks cargo about the dependencies")]
 
 mod circles;
+mod proofs;
 mod shape;
 mod source;
 mod words;
@@ -477,6 +478,16 @@ fn ci_runs_exactly_scripts_test() {
 #[track_caller]
 fn assert_none(rule: &str, violations: &[String]) {
     assert!(violations.is_empty(), "{rule}:\n{}", violations.join("\n"));
+}
+
+#[test]
+fn every_proof_is_stated_by_a_test() {
+    assert_none("e2e/proofs.tsv and the tests differ", &proofs::differences());
+}
+
+#[test]
+fn page_about_agents_shows_what_tests_have_proved() {
+    assert_none("docs/agents.md differs from e2e/proofs.tsv", &proofs::wrong_tables());
 }
 
 #[test]
