@@ -164,10 +164,26 @@ it('agent output is shown as text, never as HTML', async (hob) => {
   await close(page);
 });
 
+it('headings, lists, tables and links of an answer have a form', async (hob) => {
+  const id = await hob.session();
+  const page = await visit(browser, hob, `/sessions/${id}`);
+  await ask(page, '[[say # Ports\n\n- one\n- two\n\n| name | port |\n|---|---|\n| hob | 7717 |\n\nsee https://example.com/a.]]');
+  // The prompt has the same words.
+  const answer = page.locator('.said');
+  await answer.getByRole('cell', { name: '7717' }).waitFor();
+  assert.equal(await answer.locator('.prose-list li').count(), 2);
+  const link = answer.getByRole('link', { name: 'https://example.com/a' });
+  assert.equal(await link.getAttribute('href'), 'https://example.com/a');
+  assert.equal(await link.getAttribute('rel'), 'noreferrer noopener');
+  await close(page);
+});
+
 it('a permission request is answered with a button', async (hob) => {
   const id = await hob.session('acp', { permissions: 'ask' });
   const page = await visit(browser, hob, `/sessions/${id}`);
   await ask(page, '[[permission delete the logs]] [[say went on]]');
+  // A session that waits for a person does not look like one at work.
+  await page.locator('.session-head').getByText('waiting').waitFor();
   const group = page.getByRole('group', { name: /delete the logs/ });
   await group.waitFor();
   await group.getByRole('button', { name: 'Allow', exact: true }).click();
