@@ -747,6 +747,7 @@ fn codex_serves_a_session() {
     let tool = json!({"cmd": "echo hi > made.txt"});
     let setup = Setup::codex();
     agent_of_another_vendor_serves_a_session(setup, &format!("exec_command {tool}"), &[".codex"]);
+    proved_with_program("codex-acp", &["turns", "cancel", "restart", "usage"]);
 }
 
 #[test]
@@ -755,6 +756,7 @@ fn gemini_serves_a_session() {
     let setup = Setup::gemini();
     let left = [".gemini", ".npm", ".cache"];
     agent_of_another_vendor_serves_a_session(setup, &format!("run_shell_command {tool}"), &left);
+    proved_with_program("gemini-acp", &["turns", "cancel", "restart", "usage"]);
 }
 
 /// Claude Code in its terminal, and without one, serve the same sessions: turns with their history, a
@@ -958,9 +960,12 @@ fn restart_storm_repeats_nothing() {
         println!("{name}: {rounds} kills, nothing said or remembered twice");
         setup.stop();
     }
+    proved_with_program("codex-acp", &["kill"]);
     proved_with_program("claude-tui", &["sandbox"]);
     proved_with_program("claude-stream", &["sandbox"]);
     proved_with_program("claude-agent-acp", &["sandbox"]);
+    proved_with_program("codex-acp", &["sandbox"]);
+    proved_with_program("gemini-acp", &["sandbox"]);
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         proved_with_program("opencode-acp", &["sandbox"]);
     }
