@@ -3,9 +3,11 @@
 pub mod client;
 pub mod frame;
 mod git_credential;
+mod listener;
 mod peer_limits;
 mod protocol;
 pub mod server;
 mod tool_backends;
 
+pub use listener::bind;
 pub use protocol::{Answer, Call, FRAME_LIMIT, GitRequest, Hello, PROTOCOL};

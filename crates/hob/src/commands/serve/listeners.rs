@@ -38,7 +38,7 @@ impl Listeners {
         }
         let (unix, bound) = match unix {
             Some(listener) => (listener, None),
-            None => (socket::server::bind(&settings.socket)?, Some(settings.socket.clone())),
+            None => (socket::bind(&settings.socket)?, Some(settings.socket.clone())),
         };
         unix.set_nonblocking(true)?;
         let tcp = tcp.filter(|_| settings.values.http);
