@@ -894,6 +894,10 @@ fn every_agent_works_in_the_strict_sandbox() {
     }
 }
 
+/// Tells the model that what stands before it is not to be answered: Claude Code sends the prompt of a turn that was killed
+/// together with the next one.
+const NEXT: &str = "[Request interrupted by user]";
+
 /// Servers of real agents are killed again and again in the middle of a turn. What an agent said is in the log once and in
 /// the memory once. In the campaign there are 40 kills.
 #[test]
@@ -919,22 +923,24 @@ fn restart_storm_repeats_nothing() {
         let name = setup.agent;
         let mark = |round: usize, part: &str| format!("mark-{round:02}-{part}.");
         for round in 0..rounds {
-            let began = minute();
             let whole = mark(round, "whole");
-            let turn = setup.turn(&session, &format!("[[say {whole}]]"));
+            let turn = setup.turn(&session, &format!("{NEXT} [[say {whole}]]"));
             assert!(turn["text"].as_str().unwrap().ends_with(&whole), "{name}: {turn}");
+            let began = minute();
             let half = mark(round, "half");
             setup.leave(&session, &format!("[[say {half}]] [[hang]]"));
-            if name != "claude" {
-                setup.wait_for_words(&session, &half);
-            }
+            // A turn that has not begun would run after the kill.
+            wait_for_agent("the model is asked", || {
+                let last = setup.api.requests().last().cloned().unwrap_or_default();
+                last.to_string().contains(&half).then_some(())
+            });
             if name == "gemini" {
                 // It would empty a conversation that it resumes in the minute in which it began.
                 wait_until("the next minute", || (minute() != began).then_some(()));
             }
             setup.kill_and_start();
         }
-        let turn = setup.turn(&session, "[[say the end]]");
+        let turn = setup.turn(&session, &format!("{NEXT} [[say the end]]"));
         assert!(turn["text"].as_str().unwrap().ends_with("the end"), "{name}: {turn}");
         let texts: Vec<String> = (setup.events(&session).iter())
             .filter_map(|event| chunk(&event["message"]).map(str::to_owned))
