@@ -261,6 +261,10 @@ fn files_of_a_server_are_private_and_hold_no_secret() {
     let failed = server.post("/run", Some(&token), &failing);
     assert!(failed.status == 502 && failed.text.contains("a-needle"), "{}", failed.text);
     assert_eq!(server.post("/run", Some("hob_wrong-needle"), &json!({"prompt": "x"})).status, 401);
+    // The files of the agents are removed in the background.
+    wait_until("the trash is empty", || {
+        files_below(&home.hob_home().join("trash")).is_empty().then_some(())
+    });
     let mode = |path: &std::path::Path| {
         std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
     };
