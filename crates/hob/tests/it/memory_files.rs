@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::memory_setup::*;
 
-/// Writes a file that was modified so many seconds after the others.
+/// Writes a file. Its modification time is a fixed moment plus `seconds`, so that tests can order files.
 fn write(home: &TestHome, name: &str, text: &str, seconds: u64) -> PathBuf {
     let path = home.user_home().join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();

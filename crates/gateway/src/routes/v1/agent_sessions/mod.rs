@@ -9,6 +9,7 @@ pub(crate) mod anthropic;
 mod body;
 mod cursor;
 mod feed;
+mod incoming;
 pub(crate) mod memory_stores;
 pub(crate) mod openai;
 mod prompt;

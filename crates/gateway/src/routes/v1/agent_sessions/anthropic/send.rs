@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hob_domain::session::{EventKind, EventRange, IdempotencyKey, SessionId};
 use hob_domain::{AppName, Timestamp};
 use hob_sessions::session::SessionError;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::render::{answer_id, event_id, result_id, seq_of, user_message};
 use crate::error::ApiError;
-use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
-use crate::idempotency::{idempotency, key_of_turn};
+use crate::idempotency::key_of_turn;
 use crate::routes::v1::agent_sessions::feed::{all_steps, open_turn_steps};
+use crate::routes::v1::agent_sessions::incoming::Incoming;
 use crate::routes::v1::agent_sessions::prompt::{self, Prompt};
 use crate::routes::v1::agent_sessions::repeats::{earlier_turn, has_answer, has_result};
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
@@ -28,16 +27,8 @@ use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
-/// The most events of one request.
-const MAX_EVENTS: usize = 20;
 /// In how many of the last events an interrupt is looked for.
 const RECENT_EVENTS: usize = 200;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SendBody {
-    events: Vec<Value>,
-}
 
 /// An event that the caller sends. Messages that come one after another are one.
 enum Sent {
@@ -90,27 +81,17 @@ pub(crate) async fn send(
     request: Request,
 ) -> Response {
     let sent = async {
-        let (Caller(app), ApiPath(id)) = (caller?, id?);
-        let session = sessions::find(&gateway, &app.name, &id).await?.session;
-        let JsonBody(body) = JsonBody::<SendBody>::from_request(request, &gateway).await?;
-        let key = idempotency(&headers, &body.events)?;
-        let (app, id) = (&app.name, &session.id);
-        let is_repeat = earlier_turn(&gateway, app, id, key.as_ref()).await?.is_some();
-        if session.closed_at.is_some() && !is_repeat {
-            return Err(ApiError::Gone.into());
-        }
-        if body.events.is_empty() || body.events.len() > MAX_EVENTS {
-            return Err(Problem::invalid(format!("events: must have 1 to {MAX_EVENTS} events")));
-        }
+        let incoming = Incoming::receive(&gateway, &headers, caller, id, request).await?;
+        let Incoming { app, id, events, key, is_repeat } = incoming;
         // What a repeated request has answered may belong to a turn that is over.
         let steps = match key {
-            Some(_) => all_steps(&gateway, app, id).await?,
-            None => open_turn_steps(&gateway, app, id).await?,
+            Some(_) => all_steps(&gateway, &app, &id).await?,
+            None => open_turn_steps(&gateway, &app, &id).await?,
         };
-        let sender = Sender { gateway: &gateway, app, id, steps, key, is_repeat };
+        let sender = Sender { gateway: &gateway, app: &app, id: &id, steps, key, is_repeat };
         // All events are checked before the first one has an effect.
-        let mut data = Vec::with_capacity(body.events.len());
-        for event in sender.read(&body.events).await? {
+        let mut data = Vec::with_capacity(events.len());
+        for event in sender.read(&events).await? {
             data.push(sender.apply(event).await?);
         }
         Ok(json!({"data": data}))

@@ -2,24 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
 use hob_domain::AppName;
 use hob_domain::session::{IdempotencyKey, SessionId};
 use hob_sessions::session::SessionError;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::objects;
 use super::render::EventRenderer;
-use crate::error::ApiError;
-use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
-use crate::idempotency::{idempotency, key_of_turn};
+use crate::idempotency::key_of_turn;
 use crate::routes::v1::agent_sessions::feed::{FeedStart, StepFeed, all_steps};
+use crate::routes::v1::agent_sessions::incoming::Incoming;
 use crate::routes::v1::agent_sessions::prompt;
 pub(super) use crate::routes::v1::agent_sessions::prompt::Prompt;
 use crate::routes::v1::agent_sessions::repeats::{earlier_turn, has_result};
@@ -30,15 +28,6 @@ use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::openai::data_url;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
-
-/// The most events of one request.
-const MAX_EVENTS: usize = 20;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SendBody {
-    events: Vec<Value>,
-}
 
 /// An event that the caller sends. Messages that come one after another are one.
 enum Sent {
@@ -82,21 +71,11 @@ pub(crate) async fn send(
     request: Request,
 ) -> Response {
     let sent = async {
-        let (Caller(app), ApiPath(id)) = (caller?, id?);
-        let session = sessions::find(&gateway, &app.name, &id).await?.session;
-        let JsonBody(body) = JsonBody::<SendBody>::from_request(request, &gateway).await?;
-        let key = idempotency(&headers, &body.events)?;
-        let (app, id) = (&app.name, &session.id);
-        let is_repeat = earlier_turn(&gateway, app, id, key.as_ref()).await?.is_some();
-        if session.closed_at.is_some() && !is_repeat {
-            return Err(ApiError::Gone.into());
-        }
-        if body.events.is_empty() || body.events.len() > MAX_EVENTS {
-            return Err(Problem::invalid(format!("events: must have 1 to {MAX_EVENTS} events")));
-        }
-        let sender = Sender { gateway: &gateway, app, id, key, is_repeat };
+        let incoming = Incoming::receive(&gateway, &headers, caller, id, request).await?;
+        let Incoming { app, id, events, key, is_repeat } = incoming;
+        let sender = Sender { gateway: &gateway, app: &app, id: &id, key, is_repeat };
         // All events are checked before the first one has an effect.
-        for event in sender.read(&body.events).await? {
+        for event in sender.read(&events).await? {
             sender.apply(event).await?;
         }
         Ok(StatusCode::NO_CONTENT.into_response())
