@@ -19,6 +19,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use crate::limits::TreeLimits;
+use crate::network_filter::NetworkFilter;
 
 /// The Landlock version whose rights are restricted. An older kernel restricts those that it knows. Rights
 /// of newer versions stay allowed, for example connecting to a socket by its path, which children need to
@@ -145,6 +146,8 @@ pub(crate) struct Rules {
     ruleset: RulesetCreated,
     /// The capabilities that the child loses. They matter only if the user is root.
     dropped: CapabilitySet,
+    /// Closes the ways around the ports, if ports are restricted.
+    filter: Option<NetworkFilter>,
 }
 
 impl Rules {
@@ -200,7 +203,8 @@ impl Rules {
             }
             Ok(created)
         };
-        Ok(Rules { ruleset: create().map_err(system)?, dropped })
+        let filter = ports.map(|_| NetworkFilter::new()).transpose()?;
+        Ok(Rules { ruleset: create().map_err(system)?, dropped, filter })
     }
 
     /// Confines the calling thread, and everything that it starts, for good. It makes system calls only, so
@@ -210,13 +214,14 @@ impl Rules {
             // A process that is not root has none of these capabilities, and may not drop them.
             let _ = remove_capability_from_bounding_set(capability);
         }
-        self.ruleset.restrict_self().map(drop).map_err(system)
+        self.ruleset.restrict_self().map(drop).map_err(system)?;
+        self.filter.as_ref().map_or(Ok(()), NetworkFilter::enforce)
     }
 
     /// Allows reading everything below a folder, except hidden paths. Links get no rule: their target is
     /// allowed, or not, under its own name.
     fn allow_around(&mut self, paths: &HiddenPaths, folder: &Path) -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
+        let entries = match owned::read_dir(folder) {
             Ok(entries) => entries,
             // For example a `/home` that cannot be listed. Of what is in it, only the way to hidden paths is known.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -25,6 +25,7 @@ mod exit;
 mod limits;
 pub mod namespace_processes;
 mod namespaces;
+mod network_filter;
 mod pager;
 mod peer;
 mod program;

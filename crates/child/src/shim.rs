@@ -212,7 +212,7 @@ fn start_under(
     // The init of a view is the first process of its namespace.
     let has_view = shim.as_raw() == 1;
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid, ioctl,
-    // prctl, getppid, umask, setrlimit, sigprocmask, landlock_restrict_self, close) on values copied before the fork,
+    // prctl, getppid, umask, setrlimit, sigprocmask, landlock_restrict_self, seccomp, close) on values copied before the fork,
     // and allocates nothing.
     unsafe {
         command.pre_exec(move || {

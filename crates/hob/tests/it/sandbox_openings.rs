@@ -42,6 +42,18 @@ fn agent_connects_only_to_the_ports_of_its_entry() {
         |port: u16| format!("import socket; socket.create_connection(('127.0.0.1', {port}), 5)");
     assert_eq!(python(&api, &id, &connect(port(&open))), "done");
     assert_eq!(python(&api, &id, &connect(port(&closed))), "PermissionError");
+    let sendto = |port: u16| {
+        format!("import socket; socket.socket().sendto(b'x', 0x20000000, ('127.0.0.1', {port}))")
+    };
+    assert_eq!(python(&api, &id, &sendto(port(&closed))), "PermissionError", "TCP Fast Open");
+    for (name, kind, protocol) in
+        [("Multipath TCP", 1, 262), ("SCTP", 1, 132), ("SCTP by its type", 5, 0)]
+    {
+        let socket = format!("import socket; socket.socket(socket.AF_INET, {kind}, {protocol})");
+        assert_eq!(python(&api, &id, &socket), "PermissionError", "{name}");
+    }
+    let udp = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('127.0.0.1', 53))";
+    assert_eq!(python(&api, &id, udp), "done", "names are resolved");
     let serve = "import socket; socket.create_server(('127.0.0.1', 0))";
     assert_eq!(python(&api, &id, serve), "done", "it may listen");
 }

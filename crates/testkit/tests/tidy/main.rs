@@ -129,6 +129,7 @@ fn libraries_are_used_by_their_owners_only() {
         ("rmcp", vec!["hob-mcp"]),
         ("agent-client-protocol", vec!["hob-agents"]),
         ("landlock", vec!["hob-child"]),
+        ("seccompiler", vec!["hob-child"]),
         ("crypto_box", vec!["hob-memory"]),
         ("ndarray", vec!["hob-memory"]),
         ("axum", vec!["hob-gateway", "hob-testkit"]),
