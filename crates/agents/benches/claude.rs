@@ -3,6 +3,7 @@
 //! process, and the memory of an idle session. Offline, against the scripted model API.
 //!
 //!     cargo bench -p hob-agents --bench claude [-- ROUNDS]
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@
 //!
 //! Uses the `claude` on the `PATH` in the current folder: with an API key in the environment, or with the
 //! user's own login.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 use futures_util::StreamExt;
 use hob_agents::claude::{BackendOptions, ClaudeBackend, ConfigFolder, Event, LaunchSpec, Profile};

@@ -4,11 +4,10 @@
 //! programs run. A copy of a login has no token with which new tokens are issued. An agent that renewed the login
 //! would log the owner out, and one that leaked it would give away more than the tokens of some hours.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use hob_files::Folder;
+use hob_files::{Folder, owned};
 use serde_json::Value;
 
 /// Larger files are not copied.
@@ -20,7 +19,7 @@ const REFRESH_KEYS: [&str; 3] = ["refresh", "refreshToken", "refresh_token"];
 /// the owner has no such file or if the copy is up to date.
 pub fn copy_from_owner(from: &Path, folder: &Path, below: &Path) -> io::Result<()> {
     let mut content = Vec::new();
-    match File::open(from) {
+    match owned::open(from) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?.take(MAX_BYTES + 1).read_to_end(&mut content)?,
     };

@@ -2,7 +2,6 @@
 //! the kernel enforces.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use hob_child::{
     ChildSpec, Confinement, DiskLimit, Owner, Streams, TreeLimits, cleaned_environment,
 };
 use hob_domain::{AgentSpec, AppName, Sandbox};
+use hob_files::owned;
 
 use crate::git_settings;
 use crate::owner_copy::copy_from_owner;
@@ -213,11 +213,11 @@ impl SandboxConfig {
             _ => PathBuf::from(path),
         };
         let temporary = self.temporary_of(scope);
-        fs::create_dir_all(&temporary)?;
+        owned::create_dir_all(&temporary)?;
         env.retain(|(name, _)| name != "TMPDIR");
         env.push(("TMPDIR".into(), temporary.clone().into()));
         let files = self.files_of(app);
-        fs::create_dir_all(&files)?;
+        owned::create_dir_all(&files)?;
         let mut writable = vec![cwd.to_owned()];
         writable.extend(self.private_folders(app, agent, &expand, env)?);
         let named: Vec<PathBuf> = agent.writable.iter().map(expand).collect();
@@ -231,7 +231,7 @@ impl SandboxConfig {
             // The kernel cannot allow a path that does not exist, and the agent could not create it. A name
             // with an extension is a file, whose content Hob cannot know.
             if !path.exists() && path.extension().is_none() {
-                fs::create_dir_all(path)?;
+                owned::create_dir_all(path)?;
             }
             // A link of the owner's is followed here, where no agent has a say in it.
             writable.push(real(path));
@@ -299,7 +299,7 @@ impl SandboxConfig {
         let users: Vec<_> = env.clone();
         for variable in &agent.private {
             let folder = self.private_of(app).join(variable);
-            fs::create_dir_all(&folder)?;
+            owned::create_dir_all(&folder)?;
             env.retain(|(name, _)| name != variable.as_str());
             env.push((variable.into(), folder.clone().into()));
             folders.push(folder);
@@ -333,6 +333,7 @@ fn leads_through(path: &Path, folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]

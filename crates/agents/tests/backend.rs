@@ -1,4 +1,5 @@
 //! The Claude backend on the scripted terminal agent: the tests of seed 002, and failures.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 mod turns;
 

@@ -2,6 +2,7 @@
 //!
 //! The counts are small; `HOB_CAMPAIGN=1` runs the full ones and prints figures. The agent comes from
 //! `e2e/package.json`; without it the tests fail.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 mod turns;
 

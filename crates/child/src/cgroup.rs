@@ -4,9 +4,10 @@
 //! in a group that has groups with controllers below it, so Hob moves itself into one of its own, next to those of the
 //! children.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use hob_files::owned;
 
 /// The kernel's hierarchy of control groups, version 2.
 const HIERARCHY: &str = "/sys/fs/cgroup";
@@ -30,7 +31,7 @@ pub(crate) struct ControlGroup {
 impl ControlGroups {
     /// Takes over the group of this process if it was delegated. Returns `None` if it was not.
     pub fn delegated() -> Option<ControlGroups> {
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = owned::read_to_string("/proc/self/cgroup").ok()?;
         let root = delegated_root(Path::new(HIERARCHY), &own)?;
         let taken = take_over(&root, std::process::id());
         if let Err(error) = &taken {
@@ -47,7 +48,7 @@ impl ControlGroups {
         processes: u64,
     ) -> io::Result<ControlGroup> {
         let group = ControlGroup { path: self.root.join(format!("{CHILD_GROUP_PREFIX}{name}")) };
-        fs::create_dir(&group.path)?;
+        owned::create_dir(&group.path)?;
         group.write("pids.max", &processes.to_string())?;
         if let Some(bytes) = memory_bytes {
             group.write("memory.max", &bytes.to_string())?;
@@ -67,7 +68,7 @@ impl ControlGroup {
 
     /// Returns whether the group has reached its limit of memory. That the whole machine has none left does not count.
     pub fn ran_out_of_memory(&self) -> bool {
-        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        let events = owned::read_to_string(self.path.join("memory.events")).unwrap_or_default();
         let times = events.lines().find_map(|line| line.strip_prefix("oom "));
         times.is_some_and(|times| times.trim() != "0")
     }
@@ -80,13 +81,13 @@ impl ControlGroup {
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         // A process that is not reaped yet keeps its group. The next server removes it.
-        let _ = fs::remove_dir(&self.path);
+        let _ = owned::remove_dir(&self.path);
     }
 }
 
 /// Returns whether a process is a server that has control groups for its children.
 pub fn has_control_groups(pid: u32) -> bool {
-    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let own = owned::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     group_in(&own).is_some_and(|group| group.ends_with(SERVER_GROUP))
 }
 
@@ -106,7 +107,7 @@ fn delegated_root(hierarchy: &Path, own: &str) -> Option<PathBuf> {
     let is_managed = Path::new("/run/systemd/system").exists();
     (is_marked || !is_managed).then_some(())?;
     // The root of the hierarchy has no limits, and without both controllers there is nothing to gain.
-    let available = fs::read_to_string(root.join("cgroup.controllers")).ok()?;
+    let available = owned::read_to_string(root.join("cgroup.controllers")).ok()?;
     let has = |name| available.split_ascii_whitespace().any(|known| known == name);
     (root.join("cgroup.type").exists() && has("memory") && has("pids")).then_some(root)
 }
@@ -119,19 +120,19 @@ fn has_delegation_mark(group: &Path) -> bool {
 /// Moves this process into a group of its own below `root` and switches the limits of other groups there on. Fails if
 /// `root` holds processes that are not this one: it is not Hob's alone then.
 fn take_over(root: &Path, pid: u32) -> io::Result<()> {
-    let members = fs::read_to_string(root.join("cgroup.procs"))?;
+    let members = owned::read_to_string(root.join("cgroup.procs"))?;
     let own = pid.to_string();
     if members.lines().any(|member| member != own) {
         return Err(io::Error::other("other programs are in it"));
     }
-    for entry in fs::read_dir(root)?.flatten() {
+    for entry in owned::read_dir(root)?.flatten() {
         // A server that was killed has left it. A group with processes stays.
         if entry.file_name().to_string_lossy().starts_with(CHILD_GROUP_PREFIX) {
-            let _ = fs::remove_dir(entry.path());
+            let _ = owned::remove_dir(entry.path());
         }
     }
     let server = root.join(SERVER_GROUP);
-    match fs::create_dir(&server) {
+    match owned::create_dir(&server) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => write(&server.join("cgroup.procs"), &own)?,
     }
@@ -140,12 +141,13 @@ fn take_over(root: &Path, pid: u32) -> io::Result<()> {
 
 /// Writes to a file of the kernel's.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+    owned::write_existing(path, text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// Builds a folder that looks like a group with the controllers.
     fn group(controllers: &str, members: &str) -> tempfile::TempDir {

@@ -2,7 +2,6 @@
 //! on the life of the caller's runtime.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hob_files::owned;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -120,7 +120,7 @@ struct Started {
 impl Children {
     /// Starts the owning thread.
     pub fn new(options: ChildrenOptions) -> io::Result<Children> {
-        fs::create_dir_all(&options.records)?;
+        owned::create_dir_all(&options.records)?;
         let (requests, received) = mpsc::unbounded_channel();
         let (count, live) = watch::channel(0);
         let owners = Owners::default();

@@ -15,6 +15,7 @@
 //! Invariant: nothing here signals a process by pid alone. Inside a tree the shim is the reaper, so
 //! a pid it sees as its descendant cannot have been reused; across runs a pid counts only together
 //! with its start time or with the run marker in its environment.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 mod cgroup;
 mod child;

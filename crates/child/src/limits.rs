@@ -3,12 +3,11 @@
 //! A limit of the kernel on one process says nothing about a tree of them, and an ordinary user has no quota of the disk. So
 //! Hob measures, and ends a tree that uses more. Where it has control groups of its own, the kernel limits the memory.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hob_files::{Folder, bytes_below};
+use hob_files::{Folder, bytes_below, owned};
 
 use crate::tree::{self, Process};
 
@@ -129,12 +128,12 @@ fn cached<T: Clone>(reading: &Mutex<Option<Reading<T>>>, read: impl FnOnce() -> 
 
 /// Returns the size of the machine's memory in bytes.
 pub fn machine_memory() -> Option<u64> {
-    kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+    kilobytes(&owned::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
 /// Returns how much memory and swap space all programs use.
 fn used_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let text = owned::read_to_string("/proc/meminfo").ok()?;
     let field = |name| kilobytes(&text, name);
     let memory = field("MemTotal:")?.saturating_sub(field("MemAvailable:")?);
     let swap = field("SwapTotal:")?.saturating_sub(field("SwapFree:")?);
@@ -144,7 +143,7 @@ fn used_memory() -> Option<u64> {
 /// Returns the memory of one process, without files that the kernel can read again.
 fn memory_of(pid: i32) -> u64 {
     let sum = |file: &str, fields: &[&str]| {
-        let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+        let text = owned::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
         Some(fields.iter().filter_map(|name| kilobytes(&text, name)).sum())
     };
     // What processes share counts once. A process can close this file to others, and then counts in full.

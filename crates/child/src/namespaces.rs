@@ -6,13 +6,14 @@
 //! create such a view where the kernel allows unprivileged user namespaces.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use hob_files::owned;
 use nix::errno::Errno;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
@@ -73,10 +74,7 @@ impl User {
 
     /// Keeps the numbers of the user and the group in the new namespace.
     fn map(self) -> io::Result<()> {
-        let write = |name: &str, text: String| {
-            use std::io::Write;
-            File::options().write(true).open(name)?.write_all(text.as_bytes())
-        };
+        let write = |name: &str, text: String| owned::write_existing(name, text.as_bytes());
         write("/proc/self/setgroups", "deny".to_owned())?;
         write("/proc/self/uid_map", format!("{0} {0} 1", self.uid))?;
         write("/proc/self/gid_map", format!("{0} {0} 1", self.gid))
@@ -130,9 +128,9 @@ impl Kept {
         }
         // A covered folder had a link that led to it.
         if let Some(folder) = self.given.parent() {
-            fs::create_dir_all(folder)?;
+            owned::create_dir_all(folder)?;
         }
-        or_exists(std::os::unix::fs::symlink(&self.path, &self.given))
+        or_exists(owned::symlink(&self.path, &self.given))
     }
 
     fn place_at(&self, target: &Path) -> io::Result<()> {
@@ -145,11 +143,11 @@ impl Kept {
         }
         if fs::symlink_metadata(target).is_err() {
             if let Some(folder) = target.parent() {
-                fs::create_dir_all(folder)?;
+                owned::create_dir_all(folder)?;
             }
             let created = match self.is_folder {
-                true => fs::create_dir(target),
-                false => File::options().write(true).create_new(true).open(target).map(drop),
+                true => owned::create_dir(target),
+                false => owned::create_new(target, 0o666).map(drop),
             };
             or_exists(created)?;
         }
@@ -202,7 +200,7 @@ pub(crate) fn enter(
     for path in &granted.hidden {
         if !path.exists() {
             // It lies in a covered folder. The child must not make one of its own there.
-            fs::create_dir_all(path)?;
+            owned::create_dir_all(path)?;
         }
         hide(path)?;
     }
@@ -235,7 +233,7 @@ fn allows(confinement: &Confinement, socket: &Path) -> bool {
 /// Returns the paths of all sockets that are bound now.
 fn bound_sockets() -> io::Result<Vec<PathBuf>> {
     // Any process of the machine chooses names in this table, which need not be UTF-8.
-    let table = fs::read("/proc/net/unix")?;
+    let table = owned::read("/proc/net/unix")?;
     // Num RefCount Protocol Flags Type St Inode Path
     let path = |line: &[u8]| {
         let path = line.splitn(8, |byte| *byte == b' ').nth(7)?.trim_ascii_start();
@@ -252,12 +250,12 @@ fn bound_sockets() -> io::Result<Vec<PathBuf>> {
 fn build_devices(devices: &[Kept]) -> io::Result<()> {
     cover_folder(Path::new("/dev"))?;
     devices.iter().try_for_each(Kept::place)?;
-    fs::create_dir("/dev/pts")?;
+    owned::create_dir("/dev/pts")?;
     mount_new("devpts", "/dev/pts", MsFlags::MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")?;
-    fs::create_dir("/dev/shm")?;
+    owned::create_dir("/dev/shm")?;
     mount_new("tmpfs", "/dev/shm", MsFlags::MS_NODEV, SHARED_MEMORY_OPTIONS)?;
     for (name, target) in DEVICE_LINKS {
-        std::os::unix::fs::symlink(target, Path::new("/dev").join(name))?;
+        owned::symlink(target, Path::new("/dev").join(name))?;
     }
     Ok(())
 }

@@ -4,10 +4,10 @@
 //! the number alone proves nothing: a sandboxed process could connect, end, and wait until its number belongs to a
 //! process outside of the sandbox. A process descriptor of the peer names one process for good.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use hob_files::owned;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -51,7 +51,7 @@ impl Peer {
             Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+        let info = owned::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
         let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
         Ok(pid.filter(|pid| *pid > 0).map(|pid| Peer { pid, descriptor: Some(descriptor) }))
     }

@@ -22,6 +22,7 @@ impl Default for Size {
 }
 
 /// Opens a terminal of the given size: the owner's end (non-blocking) and the child's end.
+#[allow(clippy::disallowed_methods, reason = "a terminal that nobody else can have replaced")]
 pub(crate) fn open(size: Size) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let master: PtyMaster = posix_openpt(flags)?;

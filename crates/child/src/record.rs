@@ -1,9 +1,9 @@
 //! What is written down of a live tree.
 
-use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use hob_files::owned;
 
 use crate::tree;
 
@@ -21,13 +21,13 @@ impl RunRecord {
     }
 
     pub fn add(&self, pid: i32, start: u64) {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path);
+        let file = owned::open_to_append(&self.path, 0o600);
         if let Err(error) = file.and_then(|mut file| writeln!(file, "{pid} {start}")) {
             tracing::warn!(%error, "a child's record could not be written");
         }
     }
 
     pub fn remove(&self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = owned::remove_file(&self.path);
     }
 }

@@ -4,7 +4,6 @@
 //! `setsid` and outlive their parent), and reaps all of them. It has no state worth saving: in doubt it ends
 //! the tree.
 
-use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -12,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hob_files::owned;
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::libc;
@@ -71,7 +71,7 @@ fn run_to_the_end() -> io::Result<()> {
     }
     signals.thread_block()?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let null = owned::open_or_create("/dev/null", 0o666)?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
@@ -107,9 +107,8 @@ fn run_to_the_end() -> io::Result<()> {
 /// Makes the kernel end an agent, rather than the server or a program of the owner's, when the machine runs out of memory.
 fn prefer_for_the_out_of_memory_killer() {
     const SCORE: &[u8] = b"500";
-    let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj");
     // It fails, harmlessly, if the score is higher already.
-    let _ = file.and_then(|mut file| file.write_all(SCORE));
+    let _ = owned::write_existing("/proc/self/oom_score_adj", SCORE);
 }
 
 /// Closes descriptors and leaves the keyring that the server inherited from the program that started it. Through them an

@@ -1,9 +1,9 @@
 //! The streams of a child: a pseudo-terminal or three pipes.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use hob_files::owned;
 use nix::fcntl::OFlag;
 
 use crate::pty;
@@ -39,7 +39,7 @@ pub(crate) fn open_streams(streams: Streams) -> io::Result<OpenStreams> {
         }
         Streams::Pipes { stdin: kind } => {
             let (input, stdin) = match kind {
-                Stdin::Null => (OpenOptions::new().read(true).open("/dev/null")?.into(), None),
+                Stdin::Null => (owned::open("/dev/null")?.into(), None),
                 Stdin::Pipe => {
                     let (reading, writing) = pipe_pair()?;
                     nonblocking(&writing)?;

@@ -5,10 +5,10 @@
 //! start time; never by its pid alone. It is signalled through a pidfd that was opened before the
 //! check, so the process that is checked is the process that is signalled.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use hob_files::owned;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::tree::{self, Process};
@@ -45,16 +45,16 @@ impl Marker {
 /// many processes there were.
 pub fn end_leftovers(marker: &Marker, records: &Path) -> usize {
     let mut recorded: Vec<(i32, u64)> = Vec::new();
-    for entry in fs::read_dir(records).into_iter().flatten().flatten() {
+    for entry in owned::entries(records) {
         let stale = entry.file_name().to_str().is_some_and(|name| marker.is_stale(name));
-        if stale && let Ok(text) = fs::read_to_string(entry.path()) {
+        if stale && let Ok(text) = owned::read_to_string(entry.path()) {
             recorded.extend(text.lines().filter_map(|line| {
                 let (pid, start) = line.split_once(' ')?;
                 Some((pid.parse().ok()?, start.parse().ok()?))
             }));
         }
         if stale {
-            let _ = fs::remove_file(entry.path());
+            let _ = owned::remove_file(entry.path());
         }
     }
     let is_leftover = |process: &Process| {
@@ -93,7 +93,7 @@ pub(crate) async fn end_marked(marker: &str) {
 
 /// Returns the run marker in a process's environment.
 fn marker_of(pid: i32) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = owned::read(format!("/proc/{pid}/environ")).ok()?;
     environment.split(|byte| *byte == 0).find_map(|variable| {
         let value = variable.strip_prefix(RUN_MARKER.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()

@@ -1,7 +1,8 @@
 //! Reads the process table: parents, descendants and start times.
 
 use std::collections::HashMap;
-use std::fs;
+
+use hob_files::owned;
 
 /// A process as one line of the table: pid, parent and start time in clock ticks since boot. The
 /// pair of pid and start time names a process for good; a pid alone does not.
@@ -16,7 +17,7 @@ pub struct Process {
 /// Returns the process with a pid, or `None` if there is none.
 pub fn process(pid: i32) -> Option<Process> {
     // A process chooses its name, which need not be UTF-8.
-    parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+    parse_stat(&String::from_utf8_lossy(&owned::read(format!("/proc/{pid}/stat")).ok()?))
 }
 
 /// Returns the start time of a live process.
@@ -26,7 +27,7 @@ pub fn start_time(pid: i32) -> Option<u64> {
 
 /// Returns the numbers of a live process: the one that it has here, then those inside of its process namespaces.
 pub fn numbers(pid: i32) -> Vec<i32> {
-    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = owned::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
     line.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
@@ -34,7 +35,7 @@ pub fn numbers(pid: i32) -> Vec<i32> {
 
 /// Returns every process, except those that end during the read.
 pub fn all() -> Vec<Process> {
-    let Ok(dir) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(dir) = owned::read_dir("/proc") else { return Vec::new() };
     dir.flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter_map(process)

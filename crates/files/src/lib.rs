@@ -1,8 +1,11 @@
 //! Private files, written whole or not at all; and files of agents, reached without following links.
 //!
-//! `std::fs::write` and `File::create` use the default mode and leave half a file after a crash. Production
-//! code uses this crate instead, which `crates/testkit/tests/tidy.rs` checks.
+//! `std::fs::write` and `File::create` use the default mode and leave half a file after a crash, and the functions of
+//! `std::fs` follow any link. Production code uses this crate instead, which `clippy.toml` enforces.
 
+#![allow(clippy::disallowed_methods, reason = "this is the one crate that opens files")]
+
+pub mod owned;
 mod trash;
 mod untrusted;
 mod usage;
@@ -16,7 +19,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub use trash::{Trash, remove_contents};
-pub use untrusted::{Folder, open_parent, open_regular, read_regular};
+pub use untrusted::{Folder, open_linked_regular, open_parent, open_regular, read_regular};
 pub use usage::bytes_below;
 
 /// Creates a file with mode 0600. Fails if it exists.

@@ -200,6 +200,14 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(options.read(true).custom_flags(flags.bits()).open(path)?)
 }
 
+/// Opens a regular file for reading by a path that others may control, also through links. A pipe does not block. The
+/// caller must not tell others what is in the file.
+pub fn open_linked_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    regular(options.read(true).custom_flags(flags.bits()).open(path)?)
+}
+
 /// Reads a regular file by a path that others may control. Fails if it has more than `limit` bytes.
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_regular(path)?, limit)

@@ -1,4 +1,5 @@
 //! Replays the corpora of the fuzz targets on the stable toolchain, with some mutations of every file.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 use std::collections::BTreeSet;
 use std::fs;

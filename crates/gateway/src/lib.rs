@@ -3,6 +3,7 @@
 //! [`router`] lists all routes on one screen. [`routes`] holds the handlers, in folders that follow the
 //! URLs. [`extract`] turns requests into typed values. [`error`] is the one place where errors become
 //! responses. [`openapi`] documents every call.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 pub mod acp_protocol;
 mod agent_catalog;

@@ -1,9 +1,9 @@
 //! How the last scheduled backups went, for `hob doctor`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use hob_domain::Timestamp;
+use hob_files::owned;
 use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
@@ -34,7 +34,7 @@ pub struct BackupFailure {
 impl BackupRecord {
     /// Reads the record; it is empty if there is none yet.
     pub fn read(home: &Home) -> BackupRecord {
-        let text = fs::read(home.backup_record()).unwrap_or_default();
+        let text = owned::read(home.backup_record()).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 

@@ -1,9 +1,9 @@
 //! Changes one setting in `config.toml`, and keeps the rest of the file byte for byte.
 
-use std::fs;
 use std::io;
 
 use anyhow::Context as _;
+use hob_files::owned;
 use toml::{Table, Value};
 
 use crate::home::Home;
@@ -12,7 +12,7 @@ use crate::settings;
 /// Writes a setting. The file stays as it was if the value is not valid, or if the edit would change anything else.
 pub fn set(home: &Home, key: &str, text: &str) -> anyhow::Result<()> {
     let path = home.config();
-    let before = match fs::read_to_string(&path) {
+    let before = match owned::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         text => text.with_context(|| format!("cannot read {}", path.display()))?,
     };

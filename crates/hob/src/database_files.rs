@@ -1,10 +1,10 @@
 //! The files of one SQLite database: the file itself, its write-ahead log, the index of the log, and the number of the last
 //! commit.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use hob_files::owned;
 
 /// The endings of the files of one database.
 const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-mark"];
@@ -19,7 +19,8 @@ pub fn with_suffix(path: &Path, ending: &str) -> PathBuf {
 pub fn remove(path: &Path) -> anyhow::Result<()> {
     for part in SUFFIXES.map(|ending| with_suffix(path, ending)) {
         if part.exists() {
-            fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+            owned::remove_file(&part)
+                .with_context(|| format!("cannot remove {}", part.display()))?;
         }
     }
     Ok(())
@@ -53,12 +54,12 @@ fn rename(from: &Path, to: &Path) -> anyhow::Result<()> {
     for ending in ["-wal", "-shm", "-mark", ""] {
         let part = with_suffix(from, ending);
         if part.exists() {
-            fs::rename(&part, with_suffix(to, ending))
+            owned::rename(&part, with_suffix(to, ending))
                 .with_context(|| format!("cannot rename {}", part.display()))?;
         }
     }
     if let Some(folder) = to.parent() {
-        File::open(folder)?.sync_all()?;
+        owned::open(folder)?.sync_all()?;
     }
     Ok(())
 }

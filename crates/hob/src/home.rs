@@ -1,13 +1,13 @@
 //! The home folder: its files, their modes, and its locks.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hob_agents::AGENT_HOME_VARIABLE;
-use hob_files::Folder;
+use hob_files::{Folder, owned};
 
 /// The most entries of an agent's folder that are looked at.
 const MAX_FOLDER_NAMES: usize = 10_000;
@@ -182,7 +182,7 @@ impl Home {
 
     /// Returns the process that serves this home, if it is alive.
     pub fn serving_pid(&self) -> Option<u32> {
-        let pid: u32 = fs::read_to_string(self.lock()).ok()?.trim().parse().ok()?;
+        let pid: u32 = owned::read_to_string(self.lock()).ok()?.trim().parse().ok()?;
         let process = hob_child::tree::process(i32::try_from(pid).ok()?);
         process.filter(|found| !found.zombie).map(|_| pid)
     }
@@ -193,7 +193,7 @@ impl Home {
         if agents_home.is_some_and(|home| home == self.root) {
             return true;
         }
-        match fs::read_to_string(self.lock()) {
+        match owned::read_to_string(self.lock()) {
             Ok(text) => text.trim().parse().is_ok_and(hob_child::tree::descends_from),
             // Only the sandbox keeps a process out of the user's own files.
             Err(error) => {
@@ -220,13 +220,13 @@ impl Home {
     /// Removes copies of databases that an interrupted backup or restore left.
     fn remove_unfinished_copies(&self) {
         let day = std::time::Duration::from_secs(24 * 3600);
-        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+        for entry in owned::entries(&self.root) {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_copy = ["backup-", "restore-"].iter().any(|prefix| name.starts_with(prefix));
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             let age = modified.and_then(|at| at.elapsed().ok()).unwrap_or_default();
             if is_copy && age > day {
-                let _ = fs::remove_dir_all(entry.path());
+                let _ = owned::remove_dir_all(entry.path());
             }
         }
     }
@@ -253,10 +253,10 @@ impl Home {
     /// all, it is read again from the start, and nothing is stored twice.
     pub fn remove_old_capture_states(&self) {
         let month = std::time::Duration::from_secs(30 * 24 * 3600);
-        for entry in fs::read_dir(self.capture_state()).into_iter().flatten().flatten() {
+        for entry in owned::entries(self.capture_state()) {
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > month) {
-                let _ = fs::remove_file(entry.path());
+                let _ = owned::remove_file(entry.path());
             }
         }
     }
@@ -311,22 +311,15 @@ impl Home {
 
     fn open_store_lock(&self) -> anyhow::Result<File> {
         let path = self.root.join("store.lock");
-        let mut options = OpenOptions::new();
-        options.create(true).read(true).write(true).truncate(false).mode(0o600);
-        options.open(&path).with_context(|| format!("cannot open {}", path.display()))
+        owned::open_or_create(&path, 0o600)
+            .with_context(|| format!("cannot open {}", path.display()))
     }
 
     /// Takes the serve lock, which at most one process per home has. The operating system releases
     /// it when the process ends, even after `kill -9`.
     pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, LockHolder>> {
         let path = self.lock();
-        let mut file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
+        let mut file = owned::open_or_create(&path, 0o600)
             .with_context(|| format!("cannot open {}", path.display()))?;
         match try_lock(&mut file) {
             Ok(()) => {
@@ -374,8 +367,8 @@ fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
 }
 
 fn make_private(folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o700)))
+    owned::create_dir_all(folder)
+        .and_then(|()| owned::set_mode(folder, 0o700))
         .with_context(|| format!("cannot create the folder {}", folder.display()))
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use hob_domain::DataKey;
+use hob_files::owned;
 use hob_store::Access;
 use serde::{Deserialize, Serialize};
 
@@ -38,13 +39,13 @@ impl Inventory<'_> {
 
     /// Reads the file. Returns `None` if there is none, and an error if a restore was interrupted. A crash of the machine may leave it empty.
     fn known(&self) -> anyhow::Result<Option<Known>> {
-        if let Ok(file) = fs::read_to_string(self.home.unfinished_restore()) {
+        if let Ok(file) = owned::read_to_string(self.home.unfinished_restore()) {
             anyhow::bail!(
                 "restoring {} was interrupted, so the databases may be inconsistent: run `hob restore {file}` again",
                 self.home.root().display()
             );
         }
-        let text = fs::read(self.path()).unwrap_or_default();
+        let text = owned::read(self.path()).unwrap_or_default();
         if text.is_empty() {
             return Ok(None);
         }

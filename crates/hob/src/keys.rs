@@ -9,7 +9,7 @@ use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hob_domain::secret::{hex, unhex};
 use hob_domain::{DataKey, Token};
-use hob_files::{write_new, write_over};
+use hob_files::{owned, write_new, write_over};
 use hob_memory::{OpeningKey, SealingKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
@@ -46,14 +46,14 @@ pub fn data_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<DataKey
 
 /// Returns whether a passphrase protects the home's key.
 pub fn is_wrapped(home: &Home) -> bool {
-    let text = fs::read_to_string(home.key()).unwrap_or_default();
+    let text = owned::read_to_string(home.key()).unwrap_or_default();
     matches!(serde_json::from_str(&text), Ok(KeyFile::Wrapped { .. }))
 }
 
 /// Returns the key to which secrets are sealed. Needs no passphrase once the home has its public
 /// key.
 pub fn sealing_key(home: &Home, passphrase: Option<&str>) -> anyhow::Result<SealingKey> {
-    let public = fs::read_to_string(home.public_key()).ok();
+    let public = owned::read_to_string(home.public_key()).ok();
     if let Some(key) = public.as_deref().and_then(SealingKey::from_hex) {
         return Ok(key);
     }
@@ -82,7 +82,7 @@ fn public_half(key: &DataKey) -> String {
 pub fn publish(home: &Home, key: &DataKey) -> anyhow::Result<()> {
     let text = public_half(key);
     let path = home.public_key();
-    if fs::read_to_string(&path).is_ok_and(|known| known == text) {
+    if owned::read_to_string(&path).is_ok_and(|known| known == text) {
         return Ok(());
     }
     write_over(&path, text.as_bytes(), 0o600)
@@ -102,7 +102,7 @@ fn read_or_make(path: &Path, passphrase: Option<&str>) -> anyhow::Result<DataKey
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        owned::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = Zeroizing::new(text);
     let file: KeyFile = serde_json::from_str(&text).map_err(|_| {
         anyhow::anyhow!(
@@ -170,7 +170,7 @@ pub fn admin_token(home: &Home, configured: Option<&str>) -> anyhow::Result<Toke
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        owned::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = text.trim();
     if text.is_empty() {
         bail!("{} is empty; delete it, and the next start creates a new token", path.display());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hob_domain::{ClusterStore, DataKey, LedgerStore, NodeId};
+use hob_files::owned;
 use hob_sessions::session::ClusterOptions;
 use hob_store::{Ledger, PostgresLedger};
 
@@ -47,7 +48,7 @@ impl OpenLedger {
         let node = NodeId::from_random(uuid::Uuid::new_v4().into_bytes());
         if let Some(cluster) = &mut self.cluster {
             let path = settings.home.node();
-            let earlier = std::fs::read_to_string(&path).unwrap_or_default();
+            let earlier = owned::read_to_string(&path).unwrap_or_default();
             cluster.earlier = NodeId::stored(earlier.trim());
             hob_files::write_over(&path, node.as_str().as_bytes(), 0o600)?;
         }

@@ -2,6 +2,7 @@
 //!
 //! It is a library, so that the fuzz targets reach the parsers of what others write: frames of the socket, hook input,
 //! `config.toml`, and settings of agents. Nothing else uses it as one.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 mod acp;
 mod backup_record;

@@ -2,10 +2,10 @@
 //! each tool once.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 
+use hob_files::owned;
 use hob_mcp::offline::OfflineServer;
 use hob_transcript::AgentClient;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub fn settings_run_server(client: AgentClient, folders: &ClientFolders) -> bool
     if client != AgentClient::Claude {
         return false;
     }
-    let Ok(file) = File::open(&folders.claude_state) else { return false };
+    let Ok(file) = owned::open(&folders.claude_state) else { return false };
     let state: ClaudeState = serde_json::from_reader(BufReader::new(file)).unwrap_or_default();
     let project = std::env::var_os("CLAUDE_PROJECT_DIR").map(PathBuf::from);
     let project = project.or_else(|| std::env::current_dir().ok());

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hob_files::owned;
 
 use crate::hooks::quoted as shell_quoted;
 use crate::keys;
@@ -148,7 +149,7 @@ impl Service {
             return ServiceState::NoManager;
         }
         let written = self.units.each_ref().map(|(name, text)| {
-            let found = fs::read_to_string(self.folder.join(name)).ok()?;
+            let found = owned::read_to_string(self.folder.join(name)).ok()?;
             Some(without_lines(&found, PATH_START) == without_lines(text, PATH_START))
         });
         let foreign = self.units.iter().find_map(|(name, _)| match self.author(name)? {
@@ -192,7 +193,7 @@ impl Service {
         record.note_missing_folders(&self.folder);
         record.unit_folder = Some(self.folder.clone());
         save(record)?;
-        fs::create_dir_all(&self.folder)?;
+        owned::create_dir_all(&self.folder)?;
         for (name, text) in &self.units {
             let path = self.folder.join(name);
             hob_files::write_over(&path, text.as_bytes(), 0o644)
@@ -256,7 +257,7 @@ impl Service {
     /// Returns who wrote the unit of this name, or `None` if there is none.
     fn author(&self, name: &str) -> Option<Author> {
         let path = self.folder.join(name);
-        let text = match fs::read_to_string(&path) {
+        let text = match owned::read_to_string(&path) {
             Ok(text) => text,
             // Something is there, and Hob writes only text.
             Err(_) => return path.symlink_metadata().is_ok().then_some(Author::User),
@@ -319,7 +320,7 @@ fn is_program_replaced() -> bool {
 }
 
 fn remove(path: &Path) -> anyhow::Result<()> {
-    match fs::remove_file(path) {
+    match owned::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))
         }

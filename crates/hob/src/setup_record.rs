@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use hob_files::owned;
 use hob_transcript::AgentClient;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +67,7 @@ impl SetupRecord {
     pub fn save(&self, home: &Home) -> io::Result<()> {
         let path = home.setup_record();
         if *self == SetupRecord::default() {
-            return match std::fs::remove_file(&path) {
+            return match owned::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             };
@@ -84,7 +85,7 @@ impl SetupRecord {
     /// Removes the noted folders that are empty.
     pub fn remove_folders(&mut self) {
         for folder in std::mem::take(&mut self.folders).into_iter().rev() {
-            let is_there = std::fs::remove_dir(&folder).is_err() && folder.exists();
+            let is_there = owned::remove_dir(&folder).is_err() && folder.exists();
             // What is not empty holds hooks that are still to be removed, or else something of the user by now.
             if is_there && !self.hooks.is_empty() {
                 self.folders.insert(0, folder);

@@ -4,6 +4,7 @@
 //! stream of a bridge ([`serve_stream`]) or over HTTP ([`http_service`]). A bridge only forwards
 //! lines; [`offline`] has its answers for the case that no server runs. [`serve_client_tools`] serves the
 //! tools that a client of `/v1` runs.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 mod client_tools;
 mod definitions;

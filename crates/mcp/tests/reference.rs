@@ -1,4 +1,5 @@
 //! `docs/mcp.md` lists every tool, argument and result, and nothing else.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Drains the folder of deferral files into the store, in the background, oldest first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hob_domain::memory::{MaintenanceEvent, Principal};
 use hob_domain::{StoreError, Timestamp};
-use hob_files::read_regular;
+use hob_files::{owned, read_regular};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -96,8 +96,16 @@ impl Drain {
     /// Drains every file that is due. Returns the time until the next retry.
     pub async fn pass(&mut self, now: Instant) -> Option<Duration> {
         let mut unsettled = false;
-        for path in waiting_files(&self.folder) {
-            if is_being_written(&path) {
+        let folder = self.folder.clone();
+        let look = move || {
+            let files = waiting_files(&folder).into_iter();
+            Ok(files.map(|path| (is_being_written(&path), path)).collect::<Vec<_>>())
+        };
+        let files = on_file(look).await.unwrap_or_default();
+        let waiting: HashSet<PathBuf> = files.iter().map(|(_, path)| path.clone()).collect();
+        self.failures.retain(|path, _| waiting.contains(path));
+        for (is_being_written, path) in files {
+            if is_being_written {
                 unsettled = true;
                 continue;
             }
@@ -111,7 +119,6 @@ impl Drain {
                 Err(error) => self.record_failure(path, error, now).await,
             }
         }
-        self.failures.retain(|path, _| fs::symlink_metadata(path).is_ok());
         let due = self.failures.values().map(|failure| failure.retry_at).min();
         let due = due.map(|due| due.saturating_duration_since(Instant::now()));
         let settled = unsettled.then_some(SETTLE_TIME);
@@ -120,8 +127,7 @@ impl Drain {
 
     async fn drain(&self, path: &Path) -> Result<(), DrainError> {
         let file = path.to_owned();
-        let reading = tokio::task::spawn_blocking(move || read_regular(&file, MAX_FILE_BYTES));
-        let content = match reading.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        let content = match on_file(move || read_regular(&file, MAX_FILE_BYTES)).await {
             Ok(content) => content,
             // Another process has drained it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -153,7 +159,8 @@ impl Drain {
                 let _ = self.event("bad_lines", detail).await;
             }
         }
-        match fs::remove_file(path) {
+        let file = path.to_owned();
+        match on_file(move || owned::remove_file(&file)).await {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(DrainError::File(format!("cannot remove it: {error}"))),
@@ -175,7 +182,8 @@ impl Drain {
             let detail = format!("{name} could not be stored in {attempts} attempts: {why}");
             if self.event("set_aside", detail).await.is_ok() {
                 let aside = failed_name(&path, &name);
-                match fs::rename(&path, &aside) {
+                let from = path.clone();
+                match on_file(move || owned::rename(&from, &aside)).await {
                     Ok(()) => {
                         self.failures.remove(&path);
                         return;
@@ -195,6 +203,13 @@ impl Drain {
         let event = MaintenanceEvent { at: Timestamp::now(), kind: kind.to_owned(), detail };
         self.engine.note_event(event).await
     }
+}
+
+/// Runs a call that may wait for the disk, away from the threads of the runtime.
+async fn on_file<T: Send + 'static>(
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(call).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// Returns whether another program may still be writing a file. Hob's own files are complete when they

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hob_domain::Timestamp;
 use hob_domain::memory::TurnKey;
+use hob_files::owned;
 use serde::{Deserialize, Serialize};
 
 /// Further requests are refused until the owner has answered some.
@@ -65,14 +66,14 @@ impl ForgetRequests {
         let key = TurnKey::of(&["forget", &text(&record_id), &text(&session_id)]);
         let id = key.to_hex()[..12].to_owned();
         let request = ForgetRequest { id, at: now.to_string(), record_id, session_id, project };
-        std::fs::create_dir_all(&self.folder)?;
+        owned::create_dir_all(&self.folder)?;
         hob_files::write_over(&self.path(&request.id), &serde_json::to_vec(&request)?, 0o600)?;
         Ok(request)
     }
 
     /// Returns all requests, oldest first.
     pub fn all(&self) -> Vec<ForgetRequest> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = owned::entries(&self.folder);
         let read = |path: &Path| -> Option<ForgetRequest> {
             let request: ForgetRequest =
                 serde_json::from_slice(&hob_files::read_regular(path, MAX_FILE_BYTES).ok()?)
@@ -88,7 +89,7 @@ impl ForgetRequests {
     }
 
     pub fn remove(&self, request: &ForgetRequest) -> io::Result<()> {
-        std::fs::remove_file(self.path(&request.id))
+        owned::remove_file(self.path(&request.id))
     }
 
     fn path(&self, id: &str) -> PathBuf {

@@ -6,6 +6,7 @@
 //! From the ground up: [`redact`] and `text` know texts, `embed` makes vectors, `capture` prepares
 //! turns, `recall` ranks, and the [`Engine`] puts them over a store. [`Drain`] feeds it deferred
 //! captures.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 mod capture;
 mod drain;

@@ -26,6 +26,7 @@ use hob_agents::claude::{
     CompletionRequest, Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
 };
 use hob_agents::client_tools::ClientTool;
+use hob_files::owned;
 
 /// What completions get from the rest of Hob.
 pub struct CompletionsOptions {
@@ -327,7 +328,7 @@ impl Completions {
             Some(cwd) => cwd,
             None => {
                 let own = self.own_folder(app);
-                let made = std::fs::create_dir_all(&own);
+                let made = owned::create_dir_all(&own);
                 made.map_err(|error| BackendError::Internal(error.to_string()))?;
                 own
             }

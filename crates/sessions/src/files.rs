@@ -1,14 +1,13 @@
 //! Files that apps upload for their agents. Every app has a folder, and every file has one inside
 //! of it.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hob_domain::file::safe_name;
 use hob_domain::{AppName, ClusterStore, FilePart};
-use hob_files::{Folder, Trash};
+use hob_files::{Folder, Trash, owned};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
@@ -59,6 +58,13 @@ impl From<io::Error> for UploadError {
     }
 }
 
+/// Runs a call that may wait for the disk, away from the threads of the runtime.
+pub(crate) async fn on_disk<T: Send + 'static>(
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(call).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
 impl UploadStore {
     /// Creates a store in this folder. `limit` is the size limit of a file in bytes, `app_limit` that of all files of an
     /// app; 0 is none.
@@ -76,9 +82,13 @@ impl UploadStore {
     pub async fn share(&self, app: &AppName, stored: &StoredFile) -> Result<(), UploadError> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let name = stored.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let below = stored.path.strip_prefix(&self.root).map_err(io::Error::other)?;
-        let file = Folder::open(&self.root)?.file(below)?;
-        let size = file.metadata()?.len();
+        let below = stored.path.strip_prefix(&self.root).map_err(io::Error::other)?.to_owned();
+        let root = self.root.clone();
+        let (size, file) = on_disk(move || {
+            let file = Folder::open(&root)?.file(&below)?;
+            Ok((file.metadata()?.len(), file))
+        })
+        .await?;
         let mut file = tokio::fs::File::from_std(file);
         let (mut part, mut read) = (0, 0);
         loop {
@@ -169,7 +179,7 @@ impl UploadStore {
 
     /// Opens the folder of an app, which is created if there is none.
     fn folder(&self, app: &AppName) -> io::Result<Folder> {
-        fs::create_dir_all(&self.root)?;
+        owned::create_dir_all(&self.root)?;
         Folder::open(&self.root)?.create_folders(Path::new(app.as_str()), 0o700)
     }
 
@@ -251,6 +261,7 @@ impl Upload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[tokio::test]
     async fn upload_is_complete_or_absent_and_private_to_its_app() {

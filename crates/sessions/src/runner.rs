@@ -12,11 +12,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::files::on_disk;
 use crate::one_turn::OneTurn;
 use crate::workspace::{self, RunWorkspace};
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::claude_print::{self, Invocation};
 use hob_agents::{LivePermit, Runtime};
+use hob_files::owned;
 
 /// The longest answer that is read from an agent.
 const MAX_STDOUT_BYTES: u64 = 64 << 20;
@@ -203,7 +205,8 @@ impl ActiveRun {
         let internal = |error: std::io::Error| RunError::Internal(error.to_string());
         let scope = folder.file_name().unwrap_or_default().to_string_lossy();
         let temporary = self.runtime.sandbox.temporary_of(&scope);
-        std::fs::create_dir_all(&temporary).map_err(internal)?;
+        let made = temporary.clone();
+        on_disk(move || owned::create_dir_all(made)).await.map_err(internal)?;
         let arguments = invocation.arguments(&temporary).map_err(internal)?;
         let mut spec = self.child(arguments, folder, Stdin::Pipe)?;
         claude_print::configure(&mut spec, &temporary).map_err(internal)?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_domain::AppName;
+use hob_files::owned;
 
 /// A file counts as at least this many bytes, so that the number of files is bounded too.
 const MIN_FILE_BYTES: u64 = 64 << 10;
@@ -123,7 +124,7 @@ impl Drop for TakenRoom {
 
 /// Returns how much the files in an app's folder take. Each lies in a folder of its own. Agents cannot change them.
 fn size_of(folder: &Path) -> u64 {
-    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let entries = |path: &Path| owned::entries(path);
     let size = |file: fs::DirEntry| file.metadata().map_or(0, |metadata| metadata.len());
     let uploads = entries(folder).map(|upload| entries(&upload.path()).map(size).sum::<u64>());
     uploads.map(|bytes| bytes.max(MIN_FILE_BYTES)).sum()

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hob_agents::Runtime;
+use hob_files::owned;
 use uuid::Uuid;
 
 const PREFIX: &str = "run-";
@@ -19,7 +20,7 @@ pub(crate) struct RunWorkspace {
 impl RunWorkspace {
     pub fn create(parent: &Path, runtime: &Runtime) -> io::Result<RunWorkspace> {
         let path = parent.join(format!("{PREFIX}{}", Uuid::new_v4()));
-        fs::create_dir_all(&path)?;
+        owned::create_dir_all(&path)?;
         // Agents name their transcripts after the real path.
         Ok(RunWorkspace { path: fs::canonicalize(path)?, runtime: runtime.clone() })
     }
@@ -42,7 +43,7 @@ impl Drop for RunWorkspace {
 
 /// Removes the folders that the runs of a killed Hob left.
 pub(crate) fn remove_leftovers(parent: &Path, runtime: &Runtime) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+    for entry in owned::entries(parent) {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
             runtime.discard(&entry.path());
         }

@@ -1,4 +1,5 @@
 //! Files that this build of SQLCipher writes and reads.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 #![allow(clippy::disallowed_types, reason = "this crate builds the database")]
 
 use std::path::Path;

@@ -3,6 +3,7 @@
 //! The ledger and the memory are SQLite files, each encrypted as a whole with SQLCipher, or a PostgreSQL database. Callers
 //! use the storage ports of `hob-domain`; only the composition root and tests use this crate.
 #![allow(clippy::disallowed_types, reason = "this is the crate that names a database")]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 mod ledger;
 mod memory;

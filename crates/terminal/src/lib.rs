@@ -3,6 +3,7 @@
 //! Every agent in a pseudo-terminal is registered in [`Terminals`]. A [`Terminal`] keeps a
 //! [`ScreenModel`] of its screen. The agent's driver reads the same model, so the bytes are parsed once
 //! and there is one size. A [`Viewer`] follows a terminal; the [`Filter`] decides which bytes reach it.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 mod filter;
 mod model;

@@ -2,6 +2,7 @@
 //! runtime, orphaned by a panic, or without their shim.
 //!
 //! The full counts run in `scripts/campaign` (`HOB_CAMPAIGN=1`).
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -350,7 +351,6 @@ fn leftovers_of_an_earlier_run_are_ended() {
     let start = |marker: &str| {
         let mut command = std::process::Command::new("sleep");
         command.arg("1000").env("HOB_RUN", marker);
-        #[allow(clippy::disallowed_methods, reason = "a process that no shim looks after")]
         command.spawn().unwrap()
     };
     let home = format!("home{}", std::process::id());

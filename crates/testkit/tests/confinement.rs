@@ -2,6 +2,7 @@
 //!
 //! A free child tries everything that is refused to a confined one, so that nothing is refused for another
 //! reason.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -272,7 +273,6 @@ fn confined_child_signals_only_its_own_tree() {
         return;
     }
     let mut command = std::process::Command::new("sleep");
-    #[allow(clippy::disallowed_methods, reason = "a process that no shim looks after")]
     let mut outside = command.arg("1000").spawn().unwrap();
     place.refuses(&format!("kill -0 {}", outside.id()));
     place.refuses("kill -0 $PPID");

@@ -2,11 +2,11 @@
 //! and system prompts. They are written at first use with mode 0600, and removed at close.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use hob_files::owned;
 use serde_json::{Map, Value, json};
 
 const PREFIX: &str = "argument-";
@@ -24,11 +24,11 @@ pub struct ArgumentFiles {
 impl ArgumentFiles {
     /// Creates the set and removes the files that a crash left in the folder, which only this set uses.
     pub fn new(folder: PathBuf) -> ArgumentFiles {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        for entry in owned::entries(&folder) {
             let name = entry.file_name();
             let is_ours = |prefix: &&str| name.to_string_lossy().starts_with(prefix);
             if [PREFIX, EARLIER_PREFIX].iter().any(is_ours) {
-                let _ = fs::remove_file(entry.path());
+                let _ = owned::remove_file(entry.path());
             }
         }
         ArgumentFiles { folder, files: Mutex::default() }
@@ -69,14 +69,14 @@ impl ArgumentFiles {
     }
 
     fn new_path(&self, extension: &str) -> io::Result<PathBuf> {
-        fs::create_dir_all(&self.folder)?;
+        owned::create_dir_all(&self.folder)?;
         Ok(self.folder.join(format!("{PREFIX}{}.{extension}", uuid::Uuid::new_v4().simple())))
     }
 
     /// Removes the files of MCP servers.
     pub fn remove(&self) {
         for (_, path) in self.files.lock().unwrap_or_else(PoisonError::into_inner).drain() {
-            let _ = fs::remove_file(path);
+            let _ = owned::remove_file(path);
         }
     }
 }
@@ -89,7 +89,7 @@ pub struct ProcessFile {
 
 impl Drop for ProcessFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = owned::remove_file(&self.path);
     }
 }
 
@@ -102,6 +102,7 @@ impl Drop for ArgumentFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     /// Seed 002.

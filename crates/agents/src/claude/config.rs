@@ -2,7 +2,6 @@
 //! or the user's.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +10,7 @@ use hob_domain::secret::hex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use hob_files::write_new;
+use hob_files::{owned, write_new};
 
 use crate::owner_copy::copy_from_owner;
 
@@ -89,7 +88,7 @@ pub fn prepare_own_folder(parent: &Path, api_key: &str) -> io::Result<PathBuf> {
 /// lies in the file `credentials`. `state` is the user's `.claude.json`, which names the account.
 fn prepare_login_folder(parent: &Path, credentials: &Path, state: &Path) -> io::Result<PathBuf> {
     let read = |path: &Path| -> Value {
-        let text = fs::read(path).unwrap_or_default();
+        let text = owned::read(path).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     };
     let expires = read(credentials)["claudeAiOauth"]["expiresAt"].as_u64();
@@ -110,7 +109,7 @@ fn prepare_login_folder(parent: &Path, credentials: &Path, state: &Path) -> io::
 
 /// Creates a folder in which the program asks nothing, with these further fields of its state.
 fn write_state(folder: PathBuf, more: Value) -> io::Result<PathBuf> {
-    fs::create_dir_all(&folder)?;
+    owned::create_dir_all(&folder)?;
     let mut state = json!({
         "hasCompletedOnboarding": true,
         "bypassPermissionsModeAccepted": true,
@@ -133,6 +132,7 @@ fn write_state(folder: PathBuf, more: Value) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn api_key_gets_own_folder_and_trusted_login_the_users() {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use hob_files::{Folder, Trash};
+use hob_files::{Folder, Trash, owned};
 use hob_transcript::claude::transcript_path;
 
 use super::config::ConfigFolder;
@@ -63,7 +63,7 @@ impl TranscriptFile {
 
     /// Creates the folder of the file unless it exists, and returns its path.
     pub fn create_folder(&self) -> io::Result<PathBuf> {
-        std::fs::create_dir_all(&self.root)?;
+        owned::create_dir_all(&self.root)?;
         let below = self.below.parent().unwrap_or(Path::new(""));
         Folder::open(&self.root)?.create_folders(below, 0o700)?;
         Ok(self.root.join(below))

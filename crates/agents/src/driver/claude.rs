@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use hob_domain::{Block, Message, Role, Timestamp};
+use hob_files::owned;
 use hob_transcript::claude::{SeedContext, seed_transcript};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -36,7 +37,7 @@ impl Drop for PreparedSession {
     fn drop(&mut self) {
         self.prompts = ArgumentPaths::default();
         self.argument_files.remove();
-        let _ = std::fs::remove_dir(&self.folder);
+        let _ = owned::remove_dir(&self.folder);
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use clap::Args as ClapArgs;
 use hob_domain::Timestamp;
 use hob_domain::memory::{Stored, TurnKey, TurnSource};
+use hob_files::owned;
 use hob_memory::{
     CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
     opencode_export_update, read_update,
@@ -103,7 +104,7 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
     let state = input.transcript_path.as_ref().map(|path| state_file(settings, path, session));
     let mut mark: TranscriptMark = state
         .as_ref()
-        .and_then(|path| std::fs::read(path).ok())
+        .and_then(|path| owned::read(path).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default();
     // After SessionEnd no later hook reads a last line that lacks its line break.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use hob_files::write_over;
+use hob_files::{owned, write_over};
 use serde_json::{Map, Value, json};
 
 use super::Exit;
@@ -65,7 +65,7 @@ fn config_file() -> Option<PathBuf> {
 
 /// Marks the folder as trusted. Returns `false` if it, or a folder around it, already is.
 fn trust(file: &Path, folder: &Path) -> anyhow::Result<bool> {
-    let text = match fs::read_to_string(file) {
+    let text = match owned::read_to_string(file) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => {

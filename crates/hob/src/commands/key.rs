@@ -1,11 +1,11 @@
 //! `hob key rotate`: encrypts both databases with a new key.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args as ClapArgs, Subcommand};
 use hob_domain::DataKey;
+use hob_files::owned;
 use hob_memory::{Drain, OpeningKey, OpeningKeys, backlog};
 use hob_store::Memory;
 use serde_json::json;
@@ -101,7 +101,7 @@ pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
         rekey_database(&home.memory(), &old, &new)?;
     }
     rekey_database(&home.ledger(), &old, &new)?;
-    fs::rename(home.next_key(), home.key()).map_err(|error| {
+    owned::rename(home.next_key(), home.key()).map_err(|error| {
         anyhow::anyhow!(
             "cannot finish the key rotation: cannot rename key.next to key ({error}); do not delete either file; \
              run `hob key rotate` again"

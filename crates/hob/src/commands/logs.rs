@@ -1,12 +1,13 @@
 //! `hob logs`: shows the server's log.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
+use hob_files::owned;
 use serde_json::Value;
 
 use super::{Context, Exit};
@@ -65,7 +66,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
 
 /// Returns the log files, oldest first. Their names have the date.
 fn log_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(folder) {
+    let entries = match owned::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("cannot read {}", folder.display()))?,
     };
@@ -78,7 +79,7 @@ fn log_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn last_lines(path: &Path, count: usize) -> anyhow::Result<Vec<String>> {
     let cannot = || format!("cannot read {}", path.display());
-    let mut file = File::open(path).with_context(cannot)?;
+    let mut file = owned::open(path).with_context(cannot)?;
     let length = file.metadata().with_context(cannot)?.len();
     let start = length.saturating_sub(MAX_TAIL_BYTES);
     file.seek(SeekFrom::Start(start)).with_context(cannot)?;
@@ -100,7 +101,7 @@ fn follow(folder: &Path, from: Option<PathBuf>, view: &View, json: bool) -> anyh
     let mut rest = String::new();
     loop {
         if let Some(path) = &current
-            && let Ok(mut file) = File::open(path)
+            && let Ok(mut file) = owned::open(path)
         {
             file.seek(SeekFrom::Start(position))?;
             let mut bytes = Vec::new();

@@ -1,10 +1,10 @@
 //! `hob man DIR`: writes manual pages, made from the help texts.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
+use hob_files::owned;
 use serde_json::json;
 
 use super::Exit;
@@ -25,7 +25,7 @@ pub struct Args {
 pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Exit> {
     command.build();
     let folder = &args.folder;
-    fs::create_dir_all(folder)
+    owned::create_dir_all(folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let mut files = Vec::new();
     for (name, page) in pages_of(&command) {

@@ -43,9 +43,9 @@
 //!
 //! **OpenCode** has no hooks; see the module `plugin_file`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use hob_files::owned;
 use hob_transcript::AgentClient;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -173,7 +173,7 @@ fn codex_notes(folders: &ClientFolders, text: &str, entries: &[HookEntry]) -> Ve
 
 /// Returns Codex's `config.toml`. Codex itself reports one that cannot be read; here it is empty.
 pub fn codex_config(folders: &ClientFolders) -> toml::Table {
-    let config = fs::read_to_string(folders.codex.join("config.toml")).unwrap_or_default();
+    let config = owned::read_to_string(folders.codex.join("config.toml")).unwrap_or_default();
     config.parse().unwrap_or_default()
 }
 

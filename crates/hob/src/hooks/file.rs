@@ -1,10 +1,12 @@
 //! Reads and replaces a settings file of another program.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use hob_files::owned;
 
 use super::error::HookError;
 
@@ -86,7 +88,7 @@ impl SettingsFile {
     pub fn back_up(&self, restored: Option<&str>) -> Result<(), HookError> {
         let (Some(before), Some(restored)) = (&self.before, restored) else { return Ok(()) };
         let backup = backup_path(&self.named);
-        match fs::read(&backup) {
+        match owned::read(&backup) {
             Ok(kept) if kept == restored.as_bytes() => return Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed("read", &backup)(error));
@@ -115,7 +117,7 @@ impl SettingsFile {
                 return Ok(WriteOutcome::ChangedMeanwhile);
             }
             if self.before.is_some() {
-                match fs::remove_file(&self.target) {
+                match owned::remove_file(&self.target) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         return Ok(WriteOutcome::ChangedMeanwhile);
                     }
@@ -131,9 +133,7 @@ impl SettingsFile {
             return Err(self.broken(reason));
         }
         if let Some(folder) = self.target.parent() {
-            let mut builder = DirBuilder::new();
-            builder.recursive(true).mode(PRIVATE_FOLDER);
-            builder.create(folder).map_err(failed("create", folder))?;
+            owned::create_private_dirs(folder, PRIVATE_FOLDER).map_err(failed("create", folder))?;
         }
         let temporary = Temporary::write(&self.target, text.as_bytes(), PRIVATE_FILE)?;
         if let Some(before) = &self.before {
@@ -162,9 +162,9 @@ pub fn backup_path(named: &Path) -> PathBuf {
 /// Removes the backup if it equals the restored file.
 pub fn drop_backup_equal_to(named: &Path, restored: Option<&str>) -> Result<(), HookError> {
     let backup = backup_path(named);
-    match fs::read(&backup) {
+    match owned::read(&backup) {
         Ok(kept) if restored.is_some_and(|restored| restored.as_bytes() == kept) => {
-            match fs::remove_file(&backup) {
+            match owned::remove_file(&backup) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 removed => removed.map_err(failed("remove", &backup)),
             }
@@ -186,7 +186,7 @@ impl Temporary {
         remove_leftovers(target, &format!(".{name}.hob-"));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = target.with_file_name(format!(".{name}.hob-{}-{now}", std::process::id()));
-        let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+        let opened = owned::create_new(&path, mode);
         let mut temporary = Self { file: opened.map_err(failed("create", &path))?, path };
         let written = temporary.file.write_all(bytes).and_then(|()| temporary.file.sync_all());
         written.map_err(failed("write", &temporary.path))?;
@@ -206,7 +206,7 @@ impl Temporary {
     }
 
     fn rename_to(self, target: &Path) -> Result<(), HookError> {
-        fs::rename(&self.path, target).map_err(failed("replace", target))?;
+        owned::rename(&self.path, target).map_err(failed("replace", target))?;
         sync_folder_of(target);
         Ok(())
     }
@@ -215,19 +215,19 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         // After a rename there is no file of this name, and the error does not matter.
-        let _ = fs::remove_file(&self.path);
+        let _ = owned::remove_file(&self.path);
     }
 }
 
 /// Removes temporary files of processes that were killed. They may hold copies of secrets.
 fn remove_leftovers(target: &Path, start: &str) {
-    let entries = target.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let entries = target.parent().and_then(|folder| owned::read_dir(folder).ok());
     for entry in entries.into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid =
             name.strip_prefix(start).and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_file(entry.path());
+            let _ = owned::remove_file(entry.path());
         }
     }
 }
@@ -262,7 +262,7 @@ fn read_target(target: &Path) -> Result<Option<FileContents>, HookError> {
     if metadata.len() > MAX_FILE_BYTES {
         return Err(broken("too large for a settings file"));
     }
-    match fs::read(target) {
+    match owned::read(target) {
         Ok(bytes) => Ok(Some(FileContents { bytes, metadata })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("read", target)(error)),
@@ -272,7 +272,7 @@ fn read_target(target: &Path) -> Result<Option<FileContents>, HookError> {
 /// Makes a rename durable. On a file system that cannot do this, the content is still right.
 fn sync_folder_of(path: &Path) {
     if let Some(folder) = path.parent() {
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        let _ = owned::open(folder).and_then(|folder| folder.sync_all());
     }
 }
 

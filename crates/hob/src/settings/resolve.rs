@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use hob_domain::{AgentName, AgentSpec};
+use hob_files::owned;
 use hob_sessions::session::SessionLimits;
 use hob_store::StoreUrl;
 use toml::{Table, Value};
@@ -23,7 +24,7 @@ pub fn load(flags: Vec<(&'static str, String)>) -> Result<Resolved, SettingsErro
     let (home, _) = paths::home(&environment).ok_or(SettingsError::NoHome)?;
     let home = Home::new(home);
     let path = home.config();
-    let file = match std::fs::read_to_string(&path) {
+    let file = match owned::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         // The sandbox closes the home to agents. The environment tells their commands all they

@@ -1,12 +1,12 @@
 //! The listening socket of the server.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use hob_files::owned;
 
 /// The maximum length of a socket's path on Linux, in bytes.
 const MAX_PATH_BYTES: usize = 107;
@@ -37,7 +37,7 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_dir()) {
         bail!("{} exists and is not a socket; set HOB_SOCKET to another path", path.display());
     }
-    match fs::remove_file(path) {
+    match owned::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error)
                 .with_context(|| format!("cannot remove the old socket {}", path.display()));
@@ -45,11 +45,11 @@ pub fn bind(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
         _ => {}
     }
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)
+        owned::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)
         .with_context(|| format!("cannot listen on the socket {}", path.display()))?;
-    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    owned::set_mode(path, 0o600)?;
     Ok(listener)
 }

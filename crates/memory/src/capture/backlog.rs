@@ -5,6 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use hob_files::{open_regular, owned};
+
 const SUFFIX: &str = ".jsonl";
 /// The suffix of a file that was set aside because it could not be drained.
 pub const FAILED_SUFFIX: &str = ".failed.jsonl";
@@ -23,7 +25,7 @@ pub struct Backlog {
 /// Counts the folder's files.
 pub fn backlog(folder: &Path) -> Backlog {
     let mut backlog = Backlog::default();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in owned::entries(folder) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.ends_with(FAILED_SUFFIX) {
@@ -40,11 +42,11 @@ pub fn backlog(folder: &Path) -> Backlog {
 pub fn waiting_turns(folder: &Path) -> usize {
     let mut left = MAX_COUNTED_BYTES;
     let mut turns = 0;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in owned::entries(folder) {
         if !is_waiting(&entry) || left == 0 {
             continue;
         }
-        let Ok(file) = fs::File::open(entry.path()) else { continue };
+        let Ok(file) = open_regular(&entry.path()) else { continue };
         let mut text = Vec::new();
         let read = file.take(left).read_to_end(&mut text).unwrap_or_default();
         left = left.saturating_sub(read as u64);
@@ -57,7 +59,7 @@ pub fn waiting_turns(folder: &Path) -> usize {
 /// Returns the files that wait, oldest first.
 pub fn waiting_files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in owned::entries(folder) {
         if is_waiting(&entry) {
             let modified = entry.metadata().and_then(|metadata| metadata.modified());
             files.push((modified.unwrap_or(SystemTime::UNIX_EPOCH), entry.path()));

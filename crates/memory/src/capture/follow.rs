@@ -6,6 +6,7 @@ use std::path::Path;
 
 use hob_domain::Timestamp;
 use hob_domain::memory::TurnKey;
+use hob_files::open_linked_regular;
 use hob_transcript::{ParsedChunk, RecordedClient, parse_chunk};
 
 use super::batch::RawTurn;
@@ -59,12 +60,8 @@ pub fn read_update(
     mark: &mut TranscriptMark,
     options: ReadOptions<'_>,
 ) -> io::Result<TranscriptUpdate> {
-    // Checked before the file is opened: opening a pipe waits for its writer.
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut file = File::open(path)?;
+    let mut file = open_linked_regular(path)?;
+    let metadata = file.metadata()?;
     let mut head = Vec::new();
     Read::by_ref(&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     if metadata.len() < mark.offset() || !mark.is_of(&head, HEAD_BYTES) {

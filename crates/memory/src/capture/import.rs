@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hob_domain::memory::{ImportMark, TurnKey};
+use hob_files::owned;
 use hob_transcript::{RECORDS, RecordFile, RecordedClient};
 
 /// Folders in which nobody's conversation is: those of sub-agents, and large ones of other programs.
@@ -40,7 +41,7 @@ pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
             found.push(folder);
             continue;
         }
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        for entry in owned::entries(&folder) {
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
             let is_skipped = SKIPPED_FOLDERS.iter().any(|name| entry.file_name() == *name);

@@ -1,12 +1,12 @@
 //! Reads memory files: notes that agents wrote for their own later sessions.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{Tier, TurnKey, TurnRole};
-use hob_files::read_regular;
+use hob_files::{open_regular, owned, read_regular};
 use hob_transcript::{ReadProgress, RecordedClient, memory_file_folder, parse_chunk};
 
 use super::batch::{NOTE_SESSION, RawTurn};
@@ -59,13 +59,13 @@ fn folder_of(path: &Path) -> Option<PathBuf> {
 
 /// Returns the working folder that one of the transcripts in a folder names.
 fn folder_of_transcripts(folder: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let entries = owned::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let is_transcript = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "jsonl");
     let mut transcripts: Vec<PathBuf> = entries.filter(is_transcript).collect();
     transcripts.sort();
     transcripts.iter().take(MAX_TRANSCRIPTS).find_map(|path| {
         let mut head = Vec::new();
-        File::open(path).ok()?.take(MAX_HEAD_BYTES).read_to_end(&mut head).ok()?;
+        open_regular(path).ok()?.take(MAX_HEAD_BYTES).read_to_end(&mut head).ok()?;
         let mut progress = ReadProgress::default();
         parse_chunk(&head, &mut progress);
         progress.cwd.map(PathBuf::from)

@@ -11,6 +11,7 @@ use super::error::SessionError;
 use super::options::SessionsOptions;
 use hob_agents::app_permits::AppPermits;
 use hob_agents::claude::TranscriptWatcher;
+use hob_files::owned;
 
 /// Subfolder of the workspaces with one last-turn marker per session.
 pub(super) const TURN_MARKERS: &str = ".turns";
@@ -96,7 +97,7 @@ impl SessionContext {
     /// Removes the folder that Hob made for a session, and its last-turn marker.
     pub fn remove_workspace(&self, id: &SessionId) {
         let workspaces = &self.options.workspaces;
-        let _ = std::fs::remove_file(workspaces.join(TURN_MARKERS).join(id.as_str()));
+        let _ = owned::remove_file(workspaces.join(TURN_MARKERS).join(id.as_str()));
         self.options.runtime.discard(&workspaces.join(id.as_str()));
     }
 }

@@ -18,6 +18,7 @@ use super::local::LocalSessions;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::Placement;
 use hob_agents::mcp_servers::{self, McpServer};
+use hob_files::owned;
 
 /// Creates sessions within the limits.
 pub(super) struct SessionCreator {
@@ -176,7 +177,7 @@ fn check_folder(cwd: &str, roots: &[PathBuf], home: &Path) -> Result<PathBuf, Se
 }
 
 fn make_folder(path: &Path) -> Result<PathBuf, SessionError> {
-    let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
+    let made = owned::create_dir_all(path).and_then(|()| path.canonicalize());
     made.map_err(|error| {
         StoreError::Failed(format!("cannot make the session's folder: {error}")).into()
     })

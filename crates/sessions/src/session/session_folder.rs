@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hob_files::owned;
+
 use super::context::TURN_MARKERS;
 use super::handle::SessionHandle;
 
@@ -48,7 +50,7 @@ impl SessionFolder {
     /// chosen.
     pub fn prepare(&self, workspaces: &Path) -> Result<(), FolderError> {
         if self.path.starts_with(workspaces) {
-            return Ok(std::fs::create_dir_all(&self.path)?);
+            return Ok(owned::create_dir_all(&self.path)?);
         }
         // Someone may have replaced the folder by a link that leads outside of the allowed folders.
         let is_same = |real: PathBuf| real == self.path && real.is_dir();
@@ -65,13 +67,13 @@ impl SessionFolder {
 
     /// Returns the number of the last turn that ran with this folder, as far as it is recorded.
     pub fn last_turn(&self) -> Option<u32> {
-        std::fs::read_to_string(self.marker()?).ok()?.trim().parse().ok()
+        owned::read_to_string(self.marker()?).ok()?.trim().parse().ok()
     }
 
     /// Records the last turn that ran with this folder, in a cluster only.
     pub fn write_last_turn(&self, turn: u32) -> io::Result<()> {
         let Some(path) = self.marker() else { return Ok(()) };
-        path.parent().map(std::fs::create_dir_all).transpose()?;
+        path.parent().map(owned::create_dir_all).transpose()?;
         hob_files::write_over_unsynced(&path, turn.to_string().as_bytes(), 0o644)
     }
 

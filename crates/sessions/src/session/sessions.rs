@@ -8,6 +8,7 @@ use hob_domain::session::{
     SessionTurn, TurnRange, TurnState, UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
+use hob_files::owned;
 use serde_json::Value;
 
 use super::context::SessionContext;
@@ -52,7 +53,7 @@ impl Sessions {
     /// is opened when it is used or has turns waiting.
     pub async fn restore(mut options: SessionsOptions) -> Result<Sessions, StoreError> {
         // A killed run may have left its agents' MCP configurations.
-        let _ = std::fs::remove_dir_all(options.claude.join("mcp"));
+        let _ = owned::remove_dir_all(options.claude.join("mcp"));
         let cluster = options.cluster.take();
         let context = Arc::new(SessionContext::new(options));
         let (local, placement): (_, Arc<dyn Placement>) = match cluster {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hob_domain::Timestamp;
 use hob_domain::session::{DeleteFilter, Session, SessionFilter};
+use hob_files::owned;
 
 use super::local::LocalSessions;
 use super::placement::Placement;
@@ -83,7 +84,7 @@ fn before(now: Timestamp, age: Duration) -> Timestamp {
 /// Removes uploads that are older than `age` at the time `now`.
 fn remove_old_files(files: &Path, now: Timestamp, age: Duration, remove: &dyn Fn(&Path)) {
     let now = SystemTime::from(now);
-    let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let folders = |path: &Path| owned::entries(path);
     for app in folders(files) {
         for upload in folders(&app.path()) {
             let modified = upload.metadata().and_then(|metadata| metadata.modified()).ok();

@@ -3,6 +3,8 @@
 //! The database counts its commits in its header. A file that was replaced by an older copy, or has lost a part of its
 //! write-ahead log, is behind the number that was noted outside of it.
 
+#![allow(clippy::disallowed_methods, reason = "SQLite opens the database next to it by its path")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,4 +1,5 @@
 //! Properties of PostgreSQL in addition to the contract: row-level security, schema, faults, encryption.
+#![allow(clippy::disallowed_methods, reason = "tests make files and processes of their own")]
 
 mod memory;
 mod moving;

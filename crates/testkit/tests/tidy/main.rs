@@ -1,6 +1,7 @@
 //! The project rules: the invariants of ARCHITECTURE.md and the rules of CONTRIBUTING.md, checked.
 #![allow(clippy::disallowed_methods, reason = "asks cargo about the dependencies")]
 
+mod blocking_calls;
 mod circles;
 mod proofs;
 mod shape;
@@ -180,27 +181,6 @@ fn pure_crates_do_no_io() {
             ["std::fs", "std::net", "std::process", "std::env", "tokio", "::now()", "std::thread"]
         {
             assert!(!text.contains(word), "{file} uses {word}");
-        }
-    }
-}
-
-/// Files are written by `hob-files`, which makes them private and whole. Clippy's list of disallowed
-/// methods would also forbid tests to write files, so this test reads the production code.
-#[test]
-fn only_one_crate_writes_files() {
-    let exceptions = [
-        // An upload of any size, which is streamed.
-        "crates/sessions/src/files.rs",
-    ];
-    for (file, text) in sources("rs") {
-        let is_production = file.contains("/src/") && !file.starts_with("crates/testkit");
-        let is_test = file.contains("tests");
-        if !is_production || is_test || exceptions.contains(&file.as_str()) {
-            continue;
-        }
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for call in ["fs::write(", "File::create(", "File::create_new("] {
-            assert!(!code.contains(call), "{file} uses {call}; use hob-files");
         }
     }
 }

@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use agent_client_protocol::{Error, ErrorCode};
-use hob_files::Folder;
+use hob_files::{Folder, owned};
 use serde_json::json;
 
 /// Larger files are not read.
@@ -31,7 +31,7 @@ impl FileAccess {
     pub fn new(folder: &Path, files: &Path, hidden: &[PathBuf]) -> FileAccess {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         // The first upload may come later.
-        let _ = std::fs::create_dir_all(files);
+        let _ = owned::create_dir_all(files);
         let (folder, files) = (real(folder), real(files));
         let opened = [&folder, &files].map(|path| Folder::open_real(path).ok().map(Arc::new));
         let hidden = hidden.iter().map(|path| real(path)).collect();

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use hob_domain::DataKey;
 use hob_domain::secret::hex;
+use hob_files::owned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -63,7 +64,7 @@ fn write_entries<W: Write>(
     let manifest = serde_json::to_vec_pretty(manifest)?;
     append(&mut archive, MANIFEST, &manifest[..], manifest.len() as u64)?;
     for name in names {
-        let file = File::open(folder.join(name))?;
+        let file = owned::open(folder.join(name))?;
         let length = file.metadata()?.len();
         append(&mut archive, name, file.take(length), length)?;
     }
@@ -90,7 +91,7 @@ pub(super) fn write_sealed(
     manifest: &Manifest,
 ) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let file = File::options().write(true).create_new(true).open(path)?;
+    let file = owned::create_new(path, 0o600)?;
     let stream = write_entries(SealedWriter::new(file, key)?, folder, names, manifest)?;
     stream.finish()?.sync_all()?;
     let found = read_sealed(path, key, |name, content| {
@@ -109,7 +110,7 @@ pub(super) fn read_sealed<T>(
     key: &DataKey,
     take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<T>,
 ) -> anyhow::Result<Vec<T>> {
-    let mut stream = SealedReader::new(File::open(path)?, key)?;
+    let mut stream = SealedReader::new(owned::open(path)?, key)?;
     let results = read_entries(&mut stream, take)?;
     // An archive ends before its stream, whose end is checked, too.
     io::copy(&mut stream, &mut io::sink())?;
@@ -149,7 +150,7 @@ pub(super) fn read_archive<T>(
     path: &Path,
     mut take: impl FnMut(&str, &mut dyn Read) -> anyhow::Result<T>,
 ) -> anyhow::Result<Vec<T>> {
-    let all = read_entries(&mut File::open(path)?, |name, content| match name {
+    let all = read_entries(&mut owned::open(path)?, |name, content| match name {
         MANIFEST => Ok(None),
         name => take(name, content).map(Some),
     });
@@ -178,7 +179,7 @@ pub(super) fn read_manifest(path: &Path) -> anyhow::Result<Manifest> {
     let not_a_backup =
         || format!("{} is not a backup of hob, or is damaged: use another backup", path.display());
     let mut archive =
-        tar::Archive::new(File::open(path).with_context(|| path.display().to_string())?);
+        tar::Archive::new(owned::open(path).with_context(|| path.display().to_string())?);
     let mut entries = archive.entries().with_context(not_a_backup)?;
     let entry = entries.next().with_context(not_a_backup)?.with_context(not_a_backup)?;
     if entry.path()?.as_os_str() != MANIFEST {

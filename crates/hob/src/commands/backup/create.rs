@@ -1,13 +1,14 @@
 //! `hob backup`: saves the home into one file.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use hob_domain::{DataKey, Timestamp};
+use hob_files::owned;
 use hob_store::Access;
 use serde_json::json;
 
@@ -165,12 +166,12 @@ fn collect(
         }
     }
     if key_in_backup == KeyInBackup::Included {
-        fs::copy(home.key(), folder.join(KEY))?;
+        owned::copy(home.key(), folder.join(KEY))?;
         names.push(KEY.to_owned());
     }
     let mut digests = BTreeMap::new();
     for name in &names {
-        digests.insert(name.clone(), digest(&mut File::open(folder.join(name))?)?);
+        digests.insert(name.clone(), digest(&mut owned::open(folder.join(name))?)?);
     }
     let mut manifest = Manifest {
         version: VERSION,
@@ -181,7 +182,7 @@ fn collect(
     };
     let sealed = folder.join(SEALED);
     write_sealed(&sealed, key, &plain, &manifest)?;
-    manifest.digests.insert(SEALED.to_owned(), digest(&mut File::open(&sealed)?)?);
+    manifest.digests.insert(SEALED.to_owned(), digest(&mut owned::open(&sealed)?)?);
     names.push(SEALED.to_owned());
     Ok((names, manifest))
 }
@@ -200,7 +201,7 @@ fn link_files(
     let metadata = if is_top { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
     let Ok(metadata) = metadata else { return Ok(()) };
     if metadata.is_dir() {
-        for entry in fs::read_dir(&path)? {
+        for entry in owned::read_dir(&path)? {
             link_files(root, folder, &below.join(entry?.file_name()), names)?;
         }
     } else if metadata.is_file() {
@@ -208,9 +209,9 @@ fn link_files(
             bail!("the name of {} is not UTF-8", path.display());
         };
         let target = folder.join(below);
-        fs::create_dir_all(target.parent().unwrap_or(folder))?;
+        owned::create_dir_all(target.parent().unwrap_or(folder))?;
         let real = path.canonicalize().unwrap_or(path);
-        match fs::hard_link(&real, &target).or_else(|_| fs::copy(&real, &target).map(drop)) {
+        match owned::hard_link(&real, &target).or_else(|_| owned::copy(&real, &target).map(drop)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             linked => {
                 linked?;

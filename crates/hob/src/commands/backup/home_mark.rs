@@ -1,9 +1,9 @@
 //! The mark of a home in the names of its backups.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use hob_domain::secret::hex;
+use hob_files::owned;
 use sha2::{Digest, Sha256};
 
 use crate::home::Home;
@@ -15,7 +15,7 @@ const MARK_BYTES: usize = 6;
 /// the home is moved.
 pub fn home_mark(home: &Home) -> String {
     let root = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
-    let machine = fs::read("/etc/machine-id").unwrap_or_default();
+    let machine = owned::read("/etc/machine-id").unwrap_or_default();
     let digest = Sha256::new().chain_update(machine).chain_update(root.as_os_str().as_bytes());
     hex(&digest.finalize()[..MARK_BYTES])
 }

@@ -1,13 +1,14 @@
 //! `hob restore`: replaces the home by what a backup holds.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use hob_domain::{DataKey, Timestamp};
+use hob_files::owned;
 use hob_store::Access;
 use serde_json::json;
 
@@ -77,7 +78,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
         )
     })?;
     Inventory::new(home).reset()?;
-    fs::remove_file(&unfinished)?;
+    owned::remove_file(&unfinished)?;
     if args.json {
         printer::out_json(&json!({"rows": manifest.rows, "before": before}));
     } else {
@@ -86,7 +87,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
             manifest.created_at,
             before.display()
         );
-        let waiting = fs::read_dir(before.join(DEFERRED)).into_iter().flatten().flatten().count();
+        let waiting = owned::entries(before.join(DEFERRED)).count();
         if waiting > 0 {
             outln!(
                 "that folder also has {waiting} files with turns that were not stored yet (`deferred-captures/`)"
@@ -131,11 +132,8 @@ fn unpack(name: &str, content: &mut dyn Read, folder: &Path) -> anyhow::Result<S
         bail!("unexpected entry {name}");
     }
     let target = folder.join(name);
-    fs::create_dir_all(target.parent().unwrap_or(folder))?;
-    let mut options = File::options();
-    options.write(true).create_new(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut out = options.open(&target)?;
+    owned::create_dir_all(target.parent().unwrap_or(folder))?;
+    let mut out = owned::create_new(&target, 0o600)?;
     let digest = copy_and_digest(content, &mut out)?;
     out.sync_all()?;
     Ok(digest)
@@ -160,7 +158,7 @@ fn open_sealed(manifest: &Manifest, key: &DataKey, folder: &Path) -> anyhow::Res
         unpack(name, content, folder).map(drop)
     })
     .context("cannot open the files in the backup: it is damaged, or this is not its key")?;
-    Ok(fs::remove_file(sealed)?)
+    Ok(owned::remove_file(sealed)?)
 }
 
 /// Opens the restored files and databases with their key, and counts the rows.
@@ -173,7 +171,7 @@ fn open_restored(settings: &Resolved, manifest: &Manifest, folder: &Path) -> any
                 settings.home.key().display()
             );
         }
-        fs::copy(settings.home.key(), restored.key())?;
+        owned::copy(settings.home.key(), restored.key())?;
     }
     let key = keys::data_key(&restored, settings.passphrase.as_deref())?;
     open_sealed(manifest, &key, folder)?;
@@ -201,7 +199,7 @@ fn create_aside(home: &Home) -> anyhow::Result<PathBuf> {
     });
     for name in names {
         let folder = home.root().join(name);
-        match fs::create_dir(&folder) {
+        match owned::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot create {}", folder.display()));
@@ -228,11 +226,12 @@ fn put_in_place(home: &Home, manifest: &Manifest, folder: &Path) -> anyhow::Resu
     for name in names {
         let (old, new) = (home.root().join(&name), folder.join(&name));
         if fs::symlink_metadata(&old).is_ok() {
-            fs::rename(&old, before.join(&name))
+            owned::rename(&old, before.join(&name))
                 .with_context(|| format!("cannot move {}", old.display()))?;
         }
         if fs::symlink_metadata(&new).is_ok() {
-            fs::rename(&new, &old).with_context(|| format!("cannot replace {}", old.display()))?;
+            owned::rename(&new, &old)
+                .with_context(|| format!("cannot replace {}", old.display()))?;
         }
     }
     Ok(before)

@@ -1,10 +1,11 @@
 //! The checks of `hob doctor --deep`: everything is read.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use hob_domain::DataKey;
+use hob_files::owned;
 use hob_gateway::Check;
 use hob_memory::{OpeningKey, OpeningKeys, deferral};
 use hob_store::{Access, PostgresLedger, StoreUrl};
@@ -94,7 +95,7 @@ fn deferrals(settings: &Resolved) -> Check {
         let (Ok(keys), Ok(length)) = (&keys, fs::metadata(&path).map(|file| file.len())) else {
             continue;
         };
-        let fault = match fs::read(&path) {
+        let fault = match owned::read(&path) {
             // The server has stored it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => Some(error.to_string()),
@@ -117,7 +118,7 @@ fn uploads(settings: &Resolved) -> Check {
     let folder = settings.home.files();
     let (mut count, mut bytes) = (0, 0);
     for path in files_below(&folder) {
-        match File::open(&path).and_then(|mut file| io::copy(&mut file, &mut io::sink())) {
+        match owned::open(&path).and_then(|mut file| io::copy(&mut file, &mut io::sink())) {
             Ok(read) => (count, bytes) = (count + 1, bytes + read),
             // The server has deleted it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -136,7 +137,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        for entry in owned::entries(&folder) {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(entry.path()),
                 Ok(kind) if kind.is_file() => files.push(entry.path()),

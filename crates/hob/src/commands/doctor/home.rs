@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use hob_files::owned;
 use hob_gateway::Check;
 
 use super::check;
@@ -56,7 +57,7 @@ pub fn read_only(settings: &Resolved) -> Option<Check> {
 
 /// Returns an entry of the folder that other users can access.
 fn first_open_entry(folder: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = owned::entries(folder);
     entries
         .filter(|entry| {
             let metadata = entry.metadata();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use hob_domain::Timestamp;
+use hob_files::owned;
 use tokio_util::sync::CancellationToken;
 
 use crate::backup_record::{BackupFailure, BackupRecord, SavedBackup};
@@ -95,7 +96,7 @@ fn write(settings: &Resolved, folder: &Path, now: Timestamp) -> anyhow::Result<S
             home.display()
         );
     }
-    fs::create_dir_all(folder).with_context(|| {
+    owned::create_dir_all(folder).with_context(|| {
         format!(
             "cannot create {}; set backup.folder to a folder that can be written",
             folder.display()
@@ -112,7 +113,7 @@ fn write(settings: &Resolved, folder: &Path, now: Timestamp) -> anyhow::Result<S
     unneeded.extend(abandoned(folder, &backup::partial_prefix(&settings.home)));
     for old in unneeded {
         // The new backup is there: the next attempt may wait for its time.
-        if let Err(error) = fs::remove_file(&old) {
+        if let Err(error) = owned::remove_file(&old) {
             tracing::warn!(file = %old.display(), %error, "failed to delete an old backup");
         }
     }
@@ -158,10 +159,7 @@ fn abandoned(folder: &Path, prefix: &str) -> Vec<PathBuf> {
 
 /// Returns the entries of a folder whose names are wanted.
 fn named(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
+    owned::entries(folder)
         .filter(|entry| entry.file_name().to_str().is_some_and(&is_wanted))
         .map(|entry| entry.path())
         .collect()

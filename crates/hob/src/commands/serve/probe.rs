@@ -1,9 +1,9 @@
 //! Whether the stores of the home can be written, for `/readyz`.
 
-use std::fs;
 use std::io;
 
 use hob_domain::DataKey;
+use hob_files::owned;
 use hob_gateway::StoreProbe;
 
 use crate::home::Home;
@@ -27,9 +27,9 @@ impl StoreProbe for HomeProbe {
         }
         let path = self.home.root().join("ready-probe.tmp");
         // A killed server may have left one.
-        let _ = fs::remove_file(&path);
+        let _ = owned::remove_file(&path);
         let written = hob_files::create(&path, &[0; PROBE_BYTES]);
-        let _ = fs::remove_file(&path);
+        let _ = owned::remove_file(&path);
         written.map_err(|error| {
             tracing::error!(%error, "the home cannot be written");
             match error.kind() {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hob_agents::{LiveLimit, Runtime};
 use hob_domain::{DataKey, LedgerStore};
+use hob_files::owned;
 use hob_gateway::{Connections, Router};
 use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
@@ -43,7 +44,7 @@ pub async fn serve(context: &Context, listeners: Listeners) -> anyhow::Result<()
     server.wait_for_stop(&mut signals).await;
     server.shut_down(&mut signals).await;
     if let Some(path) = socket_file {
-        let _ = std::fs::remove_file(path);
+        let _ = owned::remove_file(path);
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Where the running program came from, and what that source says about newer versions.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use hob_files::owned;
 
 use crate::program_runner::run_within;
 
@@ -31,7 +32,7 @@ pub enum Origin {
 
 impl Origin {
     pub fn of(program: &Path) -> Origin {
-        let debian = fs::read_to_string(DEBIAN_LIST).unwrap_or_default();
+        let debian = owned::read_to_string(DEBIAN_LIST).unwrap_or_default();
         Origin::find(program, &debian)
     }
 
@@ -131,7 +132,7 @@ pub struct Latest {
 
 /// Returns whether Python has installed Hob into an environment.
 fn has_wheel(prefix: &Path) -> bool {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = |folder: &Path| owned::entries(folder);
     let is_hob = |name: &str| name.starts_with("hob-") && name.ends_with(".dist-info");
     let has_hob = |packages: &Path| {
         entries(packages).any(|entry| entry.file_name().to_str().is_some_and(is_hob))
@@ -159,6 +160,7 @@ fn ask(arguments: &[&str]) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn origin_is_known_by_the_programs_place() {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hob_files::owned;
 use serde::de::DeserializeOwned;
 
 /// The reason why a folder cannot be used as a model.
@@ -21,7 +22,7 @@ impl ModelError {
 }
 
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
-    let bytes = std::fs::read(path)
+    let bytes = owned::read(path)
         .map_err(|error| ModelError::Unreadable { path: path.to_owned(), error })?;
     serde_json::from_slice(&bytes)
         .map_err(|error| ModelError::unsupported(path, &format!("cannot parse it: {error}")))

@@ -1,9 +1,9 @@
 //! The sentence model as a whole: tokens, BERT, pooling.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use hob_files::owned;
 use ndarray::{ArrayView2, Axis, s};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -189,7 +189,7 @@ fn name(folder: &Path, pooling: Pooling, max_tokens: usize) -> Result<String, Mo
 }
 
 fn update_from_file(digest: &mut Sha256, path: &Path) -> io::Result<()> {
-    let mut file = File::open(path)?;
+    let mut file = owned::open(path)?;
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer)? {

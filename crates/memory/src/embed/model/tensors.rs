@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use hob_files::owned;
 use ndarray::{Array1, Array2};
 use serde::Deserialize;
 
@@ -35,7 +36,7 @@ impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<TensorFile, ModelError> {
         let unreadable = |error| ModelError::Unreadable { path: path.to_owned(), error };
         let malformed = || ModelError::unsupported(path, "it is not in the safetensors format");
-        let mut file = File::open(path).map_err(unreadable)?;
+        let mut file = owned::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         let mut head = [0; 8];
         file.read_exact(&mut head).map_err(|_| malformed())?;

@@ -18,6 +18,8 @@ use hob_domain::{
 };
 use tokio::sync::{oneshot, watch};
 
+use crate::files::on_disk;
+
 use super::super::actor::AgentStart;
 use super::super::context::SessionContext;
 use super::super::counters::NodeFigures;
@@ -288,7 +290,8 @@ impl ClusterNode {
     /// Removes the folders of sessions that other nodes have deleted.
     async fn remove_deleted_workspaces(&self) {
         for id in self.membership.take_notified() {
-            let exists = self.context().options.workspaces.join(id.as_str()).is_dir();
+            let workspace = self.context().options.workspaces.join(id.as_str());
+            let exists = on_disk(move || Ok(workspace.is_dir())).await.unwrap_or_default();
             let filter = SessionFilter::Id(id.clone());
             if exists
                 && let Ok(found) = self.context().store().sessions(&filter).await
