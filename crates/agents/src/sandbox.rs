@@ -63,6 +63,10 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     ".claude/.credentials.json",
     ".codex/auth.json",
     ".gemini/oauth_creds.json",
+    ".copilot/config.json",
+    ".config/cursor/auth.json",
+    ".config/goose/secrets.yaml",
+    ".qwen/oauth_creds.json",
     ".local/share/opencode/auth.json",
 ];
 

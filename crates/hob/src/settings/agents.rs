@@ -40,6 +40,38 @@ private = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME
 copy = { "~/.config/opencode/opencode.json" = "XDG_CONFIG_HOME/opencode/opencode.json", "~/.local/share/opencode/auth.json" = "XDG_DATA_HOME/opencode/auth.json" }
 install = "Install it with `npm install -g opencode-ai`."
 
+[copilot]
+driver = "acp"
+command = ["copilot", "--acp"]
+env_pass = ["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"]
+private = ["COPILOT_HOME"]
+copy = { "~/.copilot/config.json" = "COPILOT_HOME/config.json" }
+install = "Install it with `npm install -g @github/copilot`."
+
+[cursor]
+driver = "acp"
+command = ["cursor-agent", "acp"]
+env_pass = ["CURSOR_*"]
+private = ["CURSOR_CONFIG_DIR"]
+copy = { "~/.config/cursor/auth.json" = "CURSOR_CONFIG_DIR/auth.json", "~/.cursor/cli-config.json" = "CURSOR_CONFIG_DIR/cli-config.json" }
+install = "Install it as https://cursor.com/docs/cli describes."
+
+[goose]
+driver = "acp"
+command = ["goose", "acp"]
+env_pass = ["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_*"]
+private = ["GOOSE_PATH_ROOT"]
+copy = { "~/.config/goose/config.yaml" = "GOOSE_PATH_ROOT/config/config.yaml" }
+install = "Install it as https://block.github.io/goose describes."
+
+[qwen]
+driver = "acp"
+command = ["qwen", "--acp"]
+env_pass = ["QWEN_*", "OPENAI_*", "DASHSCOPE_*"]
+private = ["QWEN_HOME"]
+copy = { "~/.qwen/oauth_creds.json" = "QWEN_HOME/oauth_creds.json", "~/.qwen/settings.json" = "QWEN_HOME/settings.json" }
+install = "Install it with `npm install -g @qwen-code/qwen-code`."
+
 [demo]
 driver = "demo"
 command = []
@@ -256,7 +288,9 @@ mod tests {
     fn the_usual_agents_are_built_in() {
         let names: Vec<String> =
             agents("", &[]).unwrap().keys().map(|name| name.to_string()).collect();
-        assert_eq!(names, ["claude", "codex", "demo", "gemini", "opencode"]);
+        let known =
+            ["claude", "codex", "copilot", "cursor", "demo", "gemini", "goose", "opencode", "qwen"];
+        assert_eq!(names, known);
     }
 
     #[test]
