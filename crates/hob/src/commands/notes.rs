@@ -50,6 +50,9 @@ pub struct TimelineArgs {
     /// Folder or name of a project; "*" lists the turns of all projects [default: the project of the current folder]
     #[arg(long)]
     project: Option<String>,
+    /// List what the sessions of this app said, in all its projects, instead of your own memory; IDs must be complete
+    #[arg(long, value_name = "NAME", conflicts_with = "project")]
+    app: Option<String>,
     /// List only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
@@ -69,6 +72,9 @@ pub struct TimelineArgs {
 /// Count what the memory holds
 #[derive(ClapArgs)]
 pub struct StatsArgs {
+    /// Count what the sessions of this app said, instead of your own memory
+    #[arg(long, value_name = "NAME")]
+    app: Option<String>,
     /// Print {"turns":…,"sessions":…,…}
     #[arg(long)]
     json: bool,
@@ -81,7 +87,7 @@ pub fn remember(context: &Context, args: &RememberArgs) -> anyhow::Result<Exit> 
     if let Some(cue) = &args.cue {
         arguments.insert("cue".to_owned(), json!(cue));
     }
-    call(context, "memory_capture", arguments, args.json, |answer| {
+    call(context, None, "memory_capture", arguments, args.json, |answer| {
         let id = answer["record_id"].as_str().unwrap_or_default();
         match answer["duplicate"] == true {
             true => outln!("the memory has it already: {id}"),
@@ -95,7 +101,7 @@ pub fn correct(context: &Context, args: &CorrectArgs) -> anyhow::Result<Exit> {
     let mut arguments = Map::new();
     arguments.insert("record_id".to_owned(), json!(record_id));
     arguments.insert("text".to_owned(), json!(given_text(&args.text)?));
-    call(context, "memory_correct", arguments, args.json, |answer| {
+    call(context, None, "memory_correct", arguments, args.json, |answer| {
         outln!("corrected; the new record is {}", answer["record_id"].as_str().unwrap_or_default());
     })
 }
@@ -118,19 +124,25 @@ fn given_text(words: &[String]) -> anyhow::Result<String> {
 pub fn timeline(context: &Context, args: &TimelineArgs) -> anyhow::Result<Exit> {
     let mut arguments = Map::new();
     arguments.insert("limit".to_owned(), json!(args.limit));
-    insert_project(&mut arguments, args.project.as_deref())?;
+    let project = if args.app.is_some() { Some("*") } else { args.project.as_deref() };
+    insert_project(&mut arguments, project)?;
     if let Some(session) = &args.session_id {
-        let session = memory_ids::session_id(&context.settings, session)?;
+        let session = match args.app {
+            Some(_) => session.clone(),
+            None => memory_ids::session_id(&context.settings, session)?,
+        };
         arguments.insert("session_id".to_owned(), json!(session));
     }
     if let Some(around) = &args.around {
-        let around = match Moment::parse(around) {
-            Ok(moment) => moment.as_str().to_owned(),
-            Err(_) => memory_ids::record_id(&context.settings, around)?,
+        let around = match (Moment::parse(around), &args.app) {
+            (Ok(moment), _) => moment.as_str().to_owned(),
+            (Err(_), Some(_)) => around.clone(),
+            (Err(_), None) => memory_ids::record_id(&context.settings, around)?,
         };
         arguments.insert("around".to_owned(), json!(around));
     }
-    call(context, "memory_timeline", arguments, args.json, |answer| {
+    let app = args.app.as_deref();
+    call(context, app, "memory_timeline", arguments, args.json, |answer| {
         let turns: Vec<TimelineTurn> =
             serde_json::from_value(answer["turns"].clone()).unwrap_or_default();
         if turns.is_empty() {
@@ -161,7 +173,7 @@ fn turn_text(view: &View, turn: &TimelineTurn) -> String {
 }
 
 pub fn stats(context: &Context, args: &StatsArgs) -> anyhow::Result<Exit> {
-    call(context, "memory_stats", Map::new(), args.json, |answer| {
+    call(context, args.app.as_deref(), "memory_stats", Map::new(), args.json, |answer| {
         let view = View::of_stdout();
         for key in ["turns", "sessions", "projects", "sealed", "superseded", "forgotten"] {
             outln!("{key:<12} {}", answer[key]);
@@ -175,15 +187,21 @@ pub fn stats(context: &Context, args: &StatsArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// Calls a tool and prints its answer.
+/// Calls a tool, of an app's memory or the owner's, and prints its answer.
 fn call(
     context: &Context,
+    app: Option<&str>,
     tool: &str,
     arguments: Map<String, Value>,
     json: bool,
     print: impl FnOnce(&Value),
 ) -> anyhow::Result<Exit> {
-    match memory::call_tool(&context.settings, tool, Value::Object(arguments))? {
+    let (settings, arguments) = (&context.settings, Value::Object(arguments));
+    let answer = match app {
+        Some(app) => memory::call_tool_of_app(settings, app, tool, arguments)?,
+        None => memory::call_tool(settings, tool, arguments)?,
+    };
+    match answer {
         Ok(answer) if json => printer::out_json(&answer),
         Ok(answer) => print(&answer),
         Err(reason) => {

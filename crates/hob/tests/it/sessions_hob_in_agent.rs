@@ -57,6 +57,12 @@ fn owner_searches_the_memory_of_an_app() {
     assert!(found.contains("the apps lantern") && !found.contains("others"), "{found}");
     assert!(recall("other").contains("the others lantern"));
     assert!(recall("missing").contains("no app has the name missing"));
+    let timeline = api.home.run(&["timeline", "--json", "--app", "other"]);
+    let timeline = String::from_utf8_lossy(&timeline.stdout).into_owned();
+    assert!(timeline.contains("others") && !timeline.contains("the apps lantern"), "{timeline}");
+    let stats = api.home.run(&["stats", "--json", "--app", "other"]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!(stats["turns"], 1, "{stats}");
     let id = api.session();
     let socket = api.home.hob_home().join("hob.sock");
     let hob = format!("HOB_SOCKET={} {}", socket.display(), program("hob").display());
