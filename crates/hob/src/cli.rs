@@ -74,6 +74,7 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
+    commands::completions::answer_shell(whole);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if is_hook() => return hook_runner::wrong_usage(&error),
@@ -91,7 +92,7 @@ pub fn run() -> ExitCode {
         Command::CaptureTranscript(args) => hook_runner::capture_transcript(args),
         Command::CaptureTurn(args) => hook_runner::capture_turn(args),
         Command::SessionStart(args) => hook_runner::session_start(args),
-        Command::Completions(args) => commands::completions::run(&args, whole()),
+        Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args, whole()),
         Command::Claude(args) => commands::claude::run(&args),
         Command::Hooks(args) => commands::hooks::run(&args),

@@ -1,9 +1,11 @@
 //! `hob allow` and `hob deny`: answer an agent's permission request.
 
 use clap::Args as ClapArgs;
+use clap_complete::ArgValueCompleter;
 use hob_gateway::client::{Client, Method};
 use serde_json::{Value, json};
 
+use super::candidates;
 use super::confirm::refuse_agents;
 use super::sessions::{list_open, resolve};
 use super::{Context, Exit};
@@ -23,6 +25,7 @@ unambiguous prefix.
 Exit code: 3 if the server is not running.")]
 pub struct Args {
     /// ID of the session whose agent is asking
+    #[arg(add = ArgValueCompleter::new(candidates::sessions))]
     session: Option<String>,
     /// ID of one of the answers that the agent offers, for example one that also covers later requests; `--list --json` shows the IDs. Without --option, the answer covers this one request only
     #[arg(long, value_name = "OPTION")]

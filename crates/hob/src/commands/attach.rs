@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use clap::{Args as ClapArgs, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use hob_gateway::client::{Client, Method};
 use hob_gateway::web_socket::{self, Frame, WebSocket};
 use hob_terminal::{Filter, FilterPolicy};
@@ -11,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::candidates;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
@@ -28,6 +30,7 @@ Exit code: 3 if the server is not running.")]
 pub struct Args {
     /// ID of a live session or of a `/v1` process (an agent kept running for the `/v1` API), as `--list` shows it; if
     /// omitted, Hob lists all of them
+    #[arg(add = ArgValueCompleter::new(candidates::sessions))]
     id: Option<String>,
     /// List live sessions and processes
     #[arg(long)]

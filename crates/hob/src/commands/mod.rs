@@ -6,6 +6,7 @@ pub mod answer;
 pub mod app;
 pub mod attach;
 pub mod backup;
+mod candidates;
 pub mod capture_transcript;
 pub mod capture_turn;
 pub mod claude;

@@ -3,10 +3,12 @@
 use std::io::{BufRead, IsTerminal, Read};
 
 use clap::{Args as ClapArgs, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
 use hob_sessions::session::{render, update_of};
 use serde_json::{Value, json};
 
+use super::candidates;
 use super::sessions::resolve;
 use super::{Context, Exit};
 use crate::memory;
@@ -24,13 +26,13 @@ pub struct Args {
     /// Prompt; if omitted or `-`, Hob reads it from standard input
     prompt: Vec<String>,
     /// Agent to use [default: the setting sessions.default_agent]
-    #[arg(long)]
+    #[arg(long, add = ArgValueCompleter::new(candidates::agents))]
     agent: Option<String>,
     /// Model name, as the agent spells it
     #[arg(long)]
     model: Option<String>,
     /// Continue this session; its ID may be shortened
-    #[arg(long, value_name = "ID", conflicts_with_all = ["agent", "model", "permissions"])]
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(candidates::sessions), conflicts_with_all = ["agent", "model", "permissions"])]
     session: Option<String>,
     /// How to answer the agent's permission requests [default: `ask` if run in a terminal, otherwise `deny`]
     #[arg(long, value_enum)]

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use clap::{Args as ClapArgs, Subcommand};
+use clap_complete::ArgValueCompleter;
 use hob_gateway::client::{Client, Method};
 use serde_json::{Value, json};
 
+use super::candidates;
 use super::conversation::Conversation;
 use super::{Context, Exit};
 use crate::memory;
@@ -45,6 +47,7 @@ enum SessionsAction {
     /// Show one session
     Show {
         /// ID of the session
+        #[arg(add = ArgValueCompleter::new(candidates::sessions))]
         id: String,
         /// Print the session as JSON
         #[arg(long)]
@@ -53,6 +56,7 @@ enum SessionsAction {
     /// Print a session as a conversation and follow it until it closes
     Tail {
         /// ID of the session
+        #[arg(add = ArgValueCompleter::new(candidates::sessions))]
         id: String,
         /// Start after the event with this number
         #[arg(long, default_value_t = 0)]
@@ -67,6 +71,7 @@ enum SessionsAction {
     /// Cancel the running turn and keep the session
     Cancel {
         /// ID of the session
+        #[arg(add = ArgValueCompleter::new(candidates::sessions))]
         id: String,
         /// Print {"ok":true,"cancelled":…}
         #[arg(long)]
@@ -76,6 +81,7 @@ enum SessionsAction {
     /// seconds
     Close {
         /// ID of the session
+        #[arg(add = ArgValueCompleter::new(candidates::sessions))]
         id: String,
         /// Print {"ok":true,…}
         #[arg(long)]

@@ -254,3 +254,36 @@ fn long_output_on_a_terminal_is_paged() {
     let left = shown(&timeline, &[("PAGER", "head -n 1")]);
     assert_eq!(left.lines().count(), 1, "{left}");
 }
+
+/// A shell's script asks `hob` itself, which knows the sessions and the agents.
+#[test]
+fn completions_know_commands_sessions_and_agents() {
+    let home = TestHome::new();
+    let complete = |words: &[&str]| {
+        let mut command = home.command(&[]);
+        command
+            .env("HOB_COMPLETE", "bash")
+            .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+        command.env("_CLAP_IFS", "\n").arg("--").args(words);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (shell, part) in
+        [("bash", "complete -o"), ("zsh", "#compdef hob"), ("fish", "complete "), ("elvish", "hob")]
+    {
+        let script = home.run(&["completions", shell]);
+        let script = String::from_utf8(script.stdout).unwrap();
+        assert!(script.contains(part) && script.contains("HOB_COMPLETE"), "{shell}: {script}");
+    }
+    assert!(complete(&["hob", "sess"]).contains("sessions"));
+    assert!(complete(&["hob", "run", "--agent", "dem"]).contains("demo"));
+    assert_eq!(complete(&["hob", "sessions", "tail", ""]).trim(), "", "no server runs");
+    let server = home.serve();
+    let run = home.run(&["run", "--agent", "demo", "--keep", "--json", "hello"]);
+    let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let id = answer["session_id"].as_str().unwrap();
+    assert!(complete(&["hob", "sessions", "tail", &id[..4]]).contains(id));
+    assert_eq!(complete(&["hob", "attach", "zzz"]).trim(), "");
+    server.stop();
+}

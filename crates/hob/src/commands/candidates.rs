@@ -1,0 +1,58 @@
+//! Candidates for completions. Without a server, or with settings that cannot be read, there are none.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use clap_complete::CompletionCandidate;
+use hob_gateway::client::Method;
+use serde_json::Value;
+
+use crate::memory;
+use crate::owner_client;
+use crate::settings;
+
+/// How long the user waits for the server while typing.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Returns the sessions whose ID begins with what was typed.
+pub fn sessions(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let mut found = listed_sessions().unwrap_or_default();
+    found.retain(|session| id_of(session).starts_with(&*typed));
+    found.iter().map(|session| candidate(id_of(session), description(session))).collect()
+}
+
+/// Returns the agents whose name begins with what was typed.
+pub fn agents(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let Ok(settings) = settings::load(Vec::new()) else { return Vec::new() };
+    let names = settings.agents.keys().map(|name| name.as_str().to_owned());
+    names.filter(|name| name.starts_with(&*typed)).map(CompletionCandidate::new).collect()
+}
+
+fn listed_sessions() -> anyhow::Result<Vec<Value>> {
+    let settings = settings::load(Vec::new())?;
+    memory::runtime()?.block_on(async {
+        let ask = async {
+            let mut client = owner_client::connect(&settings.socket).await?;
+            owner_client::request(&mut client, Method::GET, "/admin/sessions", None).await
+        };
+        let answer = tokio::time::timeout(DEADLINE, ask).await??;
+        Ok(answer["sessions"].as_array().cloned().unwrap_or_default())
+    })
+}
+
+fn id_of(session: &Value) -> &str {
+    session["session_id"].as_str().unwrap_or_default()
+}
+
+fn description(session: &Value) -> String {
+    let text = |name: &str| session[name].as_str().unwrap_or_default();
+    // Folders may have any name; a line end would be another candidate.
+    let shown = format!("{} {} {}", text("agent"), text("state"), text("cwd"));
+    shown.chars().filter(|character| !character.is_control()).collect()
+}
+
+fn candidate(value: &str, description: String) -> CompletionCandidate {
+    CompletionCandidate::new(value).help(Some(description.into()))
+}
