@@ -35,6 +35,8 @@ pub struct ModelApi {
 struct Seen {
     requests: Mutex<Vec<Value>>,
     tries: Mutex<HashMap<String, usize>>,
+    /// Prompts and the words that answer them, for prompts that a person reads.
+    answers: Mutex<HashMap<String, String>>,
 }
 
 impl ModelApi {
@@ -66,6 +68,12 @@ impl ModelApi {
     /// Returns every request with tools, as sent: the agent's own turns, not its side calls.
     pub fn requests(&self) -> Vec<Value> {
         self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Answers a prompt, which has no words in it, with these words.
+    pub fn answer_to(&self, prompt: &str, words: &str) {
+        let mut answers = self.state.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.insert(prompt.to_owned(), words.to_owned());
     }
 
     /// Returns the variables that point the real `claude` here and switch its telemetry off.
@@ -131,6 +139,11 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response {
         Endpoint::Responses => responses_api::prompt(&request),
         Endpoint::Gemini { .. } => gemini_api::prompt(&request),
     };
+    let answer = {
+        let answers = seen.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.get(prompt.trim()).filter(|_| main).cloned()
+    };
+    let prompt = answer.unwrap_or(prompt);
     let steps = script::with_answer(script::parse(&prompt), &prompt);
     let messages = script::messages(&steps);
     let done = vec![Step::Say("done".to_owned())];

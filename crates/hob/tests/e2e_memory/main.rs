@@ -5,6 +5,8 @@
 //! Without them this fails.
 #![allow(clippy::disallowed_methods, reason = "tests start hob and its clients from outside")]
 
+mod recording;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
