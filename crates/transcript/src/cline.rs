@@ -1,6 +1,8 @@
-//! Cline's `tasks/<task>/api_conversation_history.json`: the messages of one task as they were sent
-//! to the model. Cline wraps what the user said in elements such as `<task>`, and adds its own texts
-//! beside them. The format is as publicly described; the program itself was not run.
+//! The tasks of Cline and of Roo Code, `tasks/<task>/api_conversation_history.json`: the messages of one task as they were
+//! sent to the model. Both wrap what the user said in elements such as `<task>`, and add their own texts to it. Later versions
+//! of Cline write sessions instead. The format is from the sources of both; the programs themselves were not run.
+
+use std::collections::HashSet;
 
 use hob_domain::memory::TurnRole;
 use jiff::Timestamp;
@@ -18,7 +20,7 @@ const SPEAKING_TOOLS: [(&str, &str); 3] = [
     ("plan_mode_respond", "response"),
 ];
 
-/// Returns whether a JSON array is a conversation of Cline.
+/// Returns whether a JSON array is a conversation.
 pub fn is_conversation(document: &Value) -> bool {
     let messages = document.as_array().filter(|messages| !messages.is_empty());
     messages.is_some_and(|messages| {
@@ -32,17 +34,32 @@ pub fn is_conversation(document: &Value) -> bool {
 /// Reads a conversation.
 pub fn session(document: &Value) -> ParsedSession {
     let mut parsed = ParsedSession::default();
+    // The calls by which the agent has asked the user. Results of other tools may contain anything.
+    let mut asked: HashSet<&str> = HashSet::new();
     for message in document.as_array().into_iter().flatten() {
         let Some(role) = message["role"].as_str().and_then(TurnRole::parse) else { continue };
+        // A summary of what was said before, or a mark of what is no longer sent.
+        if message["isSummary"] == true || message["isTruncationMarker"] == true {
+            continue;
+        }
         let texts: Vec<String> = match role {
-            TurnRole::User => texts(message).flat_map(user_texts).collect(),
+            TurnRole::User => {
+                let is_reply = |block: &&Value| {
+                    block["tool_use_id"].as_str().is_some_and(|id| asked.contains(id))
+                };
+                let replies = blocks(message).filter(is_reply).flat_map(result_texts);
+                texts(message).chain(replies).flat_map(user_texts).collect()
+            }
             TurnRole::Assistant => {
+                let calls = blocks(message).filter(|block| speaking_argument(block).is_some());
+                asked.extend(calls.filter_map(|call| call["id"].as_str()));
                 let spoken = texts(message).filter_map(assistant_text);
                 spoken.chain(blocks(message).filter_map(tool_text)).collect()
             }
         };
         if parsed.cwd.is_none() {
-            parsed.cwd = texts_of(message).iter().find_map(|text| working_folder(text));
+            let results = blocks(message).flat_map(result_texts);
+            parsed.cwd = self::texts(message).chain(results).find_map(working_folder);
         }
         if !texts.is_empty() {
             parsed.turns.push(TranscriptTurn {
@@ -69,13 +86,14 @@ fn texts(message: &Value) -> impl Iterator<Item = &str> {
     plain.into_iter().chain(of_blocks.filter_map(|block| block["text"].as_str()))
 }
 
-/// Returns the texts of a message, those of tool results included.
-fn texts_of(message: &Value) -> Vec<&str> {
-    let results = blocks(message).filter_map(|block| block["content"].as_array()).flatten();
-    texts(message).chain(results.filter_map(|block| block["text"].as_str())).collect()
+/// Returns the texts of a tool's result.
+fn result_texts(block: &Value) -> impl Iterator<Item = &str> {
+    let parts = block["content"].as_array().into_iter().flatten();
+    let plain = block["content"].as_str();
+    plain.into_iter().chain(parts.filter_map(|part| part["text"].as_str()))
 }
 
-/// Returns what the user said in a text that Cline sent. Other texts are results of tools and details of
+/// Returns what the user said in a text that was sent. Other texts are results of tools and details of
 /// the environment.
 fn user_texts(text: &str) -> Vec<String> {
     USER_ELEMENTS.iter().filter_map(|name| element(text, name)).map(str::to_owned).collect()
@@ -108,13 +126,17 @@ fn assistant_text(text: &str) -> Option<String> {
 
 /// Returns what the agent says by calling a tool.
 fn tool_text(block: &Value) -> Option<String> {
-    let name = block["name"].as_str().filter(|_| block["type"] == "tool_use")?;
-    let (_, argument) = SPEAKING_TOOLS.iter().find(|(tool, _)| *tool == name)?;
-    let text = block["input"][*argument].as_str()?.trim();
+    let text = block["input"][speaking_argument(block)?].as_str()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Returns the folder that Cline names among its details of the environment.
+/// Returns the argument with the agent's text, if a block calls a tool by which the agent speaks.
+fn speaking_argument(block: &Value) -> Option<&'static str> {
+    let name = block["name"].as_str().filter(|_| block["type"] == "tool_use")?;
+    SPEAKING_TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, argument)| *argument)
+}
+
+/// Returns the folder that is named among the details of the environment.
 fn working_folder(text: &str) -> Option<String> {
     let (_, details) = text.split_once("<environment_details>")?;
     let line = details.lines().find(|line| {
