@@ -28,7 +28,8 @@ pub use migrate::{
 pub use postgres::{BadUrl, ConnectError, Encryption, StoreUrl};
 pub use salvage::{SalvagedTable, salvage_ledger, salvage_memory};
 pub use sqlite::{
-    Access, DatabaseState, MemoryMark, OpenError, OpencodeDatabase, OpencodeError, OpencodePartRow,
+    Access, CursorChatDatabase, CursorDatabase, DatabaseState, ForeignError, GooseDatabase,
+    GooseMessageRow, GooseSessionRow, MemoryMark, OpenError, OpencodeDatabase, OpencodePartRow,
     OpencodeSessionRow, advance_generation, copy_database, forget_commits, generation,
     inspect_database, is_behind, memory_mark, noted_commit, opens_with, rekey, verify_database,
 };

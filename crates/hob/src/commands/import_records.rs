@@ -9,7 +9,7 @@ use hob_memory::{
     CaptureBatch, TranscriptUpdate, folder_of_record, locate_project, opencode_update, read_all,
     read_document, read_memory_file, read_opencode_session,
 };
-use hob_store::{OpencodeDatabase, OpencodeError};
+use hob_store::{ForeignError, OpencodeDatabase};
 use hob_transcript::{OpencodeMessage, RecordFile, RecordedClient};
 use serde_json::Value;
 
@@ -40,8 +40,8 @@ impl From<io::Error> for Unread {
     }
 }
 
-impl From<OpencodeError> for Unread {
-    fn from(error: OpencodeError) -> Unread {
+impl From<ForeignError> for Unread {
+    fn from(error: ForeignError) -> Unread {
         Unread::Failed(error.to_string())
     }
 }

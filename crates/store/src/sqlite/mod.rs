@@ -6,7 +6,7 @@ mod database;
 mod error;
 mod inspect;
 pub(crate) mod migrations;
-mod opencode;
+mod records;
 mod writer;
 
 pub use commit_mark::{forget_commits, is_behind, noted_commit};
@@ -21,4 +21,7 @@ pub use inspect::{
     DatabaseState, MemoryMark, advance_generation, generation, inspect_database, memory_mark,
     verify_database,
 };
-pub use opencode::{OpencodeDatabase, OpencodeError, OpencodePartRow, OpencodeSessionRow};
+pub use records::{
+    CursorChatDatabase, CursorDatabase, ForeignError, GooseDatabase, GooseMessageRow,
+    GooseSessionRow, OpencodeDatabase, OpencodePartRow, OpencodeSessionRow,
+};
