@@ -22,7 +22,8 @@ pub use capture::backlog::{Backlog, backlog, waiting_turns};
 pub use capture::batch::{CaptureBatch, RawTurn};
 pub use capture::deferral;
 pub use capture::documents::{
-    folder_of_record, opencode_export_update, opencode_update, read_document, read_opencode_session,
+    folder_of_record, opencode_export_update, opencode_update, read_document,
+    read_opencode_session, session_update,
 };
 pub use capture::follow::{PartialLine, ReadOptions, TranscriptUpdate, read_all, read_update};
 pub use capture::import::{find_transcripts, import_mark, record_folders};

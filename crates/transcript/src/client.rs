@@ -80,6 +80,11 @@ pub enum RecordedClient {
     Cline,
     Aider,
     Specstory,
+    Roo,
+    Qwen,
+    Goose,
+    Cursor,
+    Entire,
 }
 
 /// How and where a program records its conversations.
@@ -90,16 +95,16 @@ pub struct RecordDescription {
     pub id: &'static str,
     /// The name that people use.
     pub name: &'static str,
-    /// The folders of its records. A program that records into the user's repositories has none.
+    /// Where its records are. A program that records into the user's repositories has no such place.
     pub places: &'static [RecordPlace],
 }
 
-/// A folder of records.
+/// A folder of records, or a file of them.
 #[derive(Debug)]
 pub struct RecordPlace {
-    /// An environment variable of the program, and the folder below the one that it names.
+    /// An environment variable of the program, and the path below the folder that it names.
     pub by_variable: Option<(&'static str, &'static str)>,
-    /// The folder below the user's home, unless the variable is set.
+    /// The path below the user's home, unless the variable is set.
     pub below_home: &'static str,
 }
 
@@ -112,7 +117,7 @@ const fn at(below_home: &'static str) -> RecordPlace {
 }
 
 /// Every program whose conversations Hob can read.
-pub const RECORDS: [RecordDescription; 8] = [
+pub const RECORDS: [RecordDescription; 13] = [
     // JSONL of linked records; see `claude`.
     RecordDescription {
         client: RecordedClient::Claude,
@@ -154,15 +159,18 @@ pub const RECORDS: [RecordDescription; 8] = [
         client: RecordedClient::Copilot,
         id: "copilot",
         name: "Copilot CLI",
-        places: &[at(".copilot/session-state")],
+        places: &[by("COPILOT_HOME", "session-state", ".copilot/session-state")],
     },
-    // One JSON array per task; see `cline`.
+    // One JSON document per task or session; see `cline` and `cline_session`.
     RecordDescription {
         client: RecordedClient::Cline,
         id: "cline",
         name: "Cline",
         places: &[
+            by("CLINE_DATA_DIR", "tasks", ".cline/data/tasks"),
+            by("CLINE_DATA_DIR", "sessions", ".cline/data/sessions"),
             at(".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
+            at(".config/Cursor/User/globalStorage/saoudrizwan.claude-dev/tasks"),
             at(".vscode-server/data/User/globalStorage/saoudrizwan.claude-dev/tasks"),
             at("Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks"),
         ],
@@ -176,6 +184,51 @@ pub const RECORDS: [RecordDescription; 8] = [
         name: "SpecStory",
         places: &[],
     },
+    // One JSON document per task, like Cline's; see `cline`.
+    RecordDescription {
+        client: RecordedClient::Roo,
+        id: "roo",
+        name: "Roo Code",
+        places: &[
+            at(".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks"),
+            at(".config/Cursor/User/globalStorage/rooveterinaryinc.roo-cline/tasks"),
+            at(".vscode-server/data/User/globalStorage/rooveterinaryinc.roo-cline/tasks"),
+            at(
+                "Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
+            ),
+        ],
+    },
+    // JSONL of linked records; see `qwen`.
+    RecordDescription {
+        client: RecordedClient::Qwen,
+        id: "qwen",
+        name: "Qwen Code",
+        places: &[by("QWEN_RUNTIME_DIR", "projects", ".qwen/projects")],
+    },
+    // SQLite, or JSONL of messages; see `goose`.
+    RecordDescription {
+        client: RecordedClient::Goose,
+        id: "goose",
+        name: "goose",
+        places: &[by("XDG_DATA_HOME", "goose/sessions", ".local/share/goose/sessions")],
+    },
+    // SQLite; see `cursor` for the editor, and `cursor_chat` for the command line.
+    RecordDescription {
+        client: RecordedClient::Cursor,
+        id: "cursor",
+        name: "Cursor",
+        places: &[
+            by(
+                "XDG_CONFIG_HOME",
+                "Cursor/User/globalStorage/state.vscdb",
+                ".config/Cursor/User/globalStorage/state.vscdb",
+            ),
+            at("Library/Application Support/Cursor/User/globalStorage/state.vscdb"),
+            at(".cursor/chats"),
+        ],
+    },
+    // JSONL in repositories; see `entire`.
+    RecordDescription { client: RecordedClient::Entire, id: "entire", name: "Entire", places: &[] },
 ];
 
 impl RecordedClient {

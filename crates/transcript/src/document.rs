@@ -1,11 +1,16 @@
 //! Transcripts that are one document and not lines: JSON objects and Markdown. A document is always
 //! read as a whole.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::client::RecordedClient;
 use crate::parsed_session::ParsedSession;
-use crate::{aider, cline, gemini, opencode, specstory};
+use crate::{aider, cline, cline_session, gemini, opencode, specstory};
+
+/// The folder of Roo Code's extension, whose documents are like Cline's.
+const ROO_EXTENSION: &str = "rooveterinaryinc.roo-cline";
 
 /// What a document contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +36,21 @@ pub fn parse_document(bytes: &[u8]) -> Option<ParsedDocument> {
     })
 }
 
+/// Returns the client whose document is at this path, if its content shows `client`.
+pub fn document_client(path: &Path, client: RecordedClient) -> RecordedClient {
+    let is_roo = || path.iter().any(|name| name.eq_ignore_ascii_case(ROO_EXTENSION));
+    match client {
+        RecordedClient::Cline if is_roo() => RecordedClient::Roo,
+        client => client,
+    }
+}
+
 fn parse_json(document: &Value) -> Option<ParsedDocument> {
     let one = |client, session| Some(ParsedDocument { client, sessions: vec![session] });
-    if gemini::is_session(document) {
+    // A session of Cline has the keys of Gemini's as well.
+    if cline_session::is_session(document) {
+        one(RecordedClient::Cline, cline_session::session(document))
+    } else if gemini::is_session(document) {
         one(RecordedClient::Gemini, gemini::session(document))
     } else if opencode::is_export(document) {
         one(RecordedClient::Opencode, opencode::export(document))

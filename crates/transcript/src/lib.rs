@@ -5,7 +5,8 @@
 //! could not, and continues where it stopped.
 //!
 //! - [`parse_chunk`] returns the turns of a transcript of lines, for capture; [`parse_document`]
-//!   those of a document; [`OpencodeMessage`] those of OpenCode's database.
+//!   those of a document. [`OpencodeMessage`], [`GooseMessage`], [`CursorMessage`] and
+//!   [`add_cursor_chat_message`] read what is in databases.
 //! - [`RECORDS`] lists the clients and the folders of their records.
 //! - [`claude`] reads Claude Code's records as they are written, for the live backend, and writes
 //!   a history as a transcript that Claude Code can resume.
@@ -15,16 +16,23 @@ mod block;
 pub mod claude;
 mod client;
 mod cline;
+mod cline_session;
 mod codex;
 mod codex_work;
 mod copilot;
+mod cursor;
+mod cursor_chat;
 mod document;
+mod entire;
+mod file_uri;
 mod gemini;
+mod goose;
 mod json;
 mod memory_file;
 mod opencode;
 mod parsed_session;
 mod progress;
+mod qwen;
 mod reader;
 mod record_file;
 mod specstory;
@@ -38,6 +46,8 @@ mod tests_clients;
 #[cfg(test)]
 mod tests_codex;
 #[cfg(test)]
+mod tests_editors;
+#[cfg(test)]
 mod tests_random;
 #[cfg(test)]
 mod tests_work;
@@ -45,12 +55,15 @@ mod tests_work;
 pub use client::{
     AgentClient, ClientDescription, RECORDS, RecordDescription, RecordPlace, RecordedClient,
 };
-pub use document::{ParsedDocument, parse_document};
+pub use cursor::{CursorConversation, CursorMessage};
+pub use cursor_chat::{CursorChat, CursorChatRoot, add_cursor_chat_message};
+pub use document::{ParsedDocument, document_client, parse_document};
+pub use goose::{GooseMessage, goose_session};
 pub use memory_file::{memory_file_client, memory_file_folder};
 pub use opencode::{OpencodeMessage, parse_export};
 pub use parsed_session::ParsedSession;
 pub use progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
 pub use reader::{ParsedChunk, parse_chunk};
-pub use record_file::RecordFile;
+pub use record_file::{RecordDatabase, RecordFile};
 pub use turn::TranscriptTurn;
 pub use work::WorkItem;

@@ -2,7 +2,7 @@
 //! `CLAUDE.md`, is none.
 //!
 //! **Claude Code** (2.1) has a folder `projects/PROJECT/memory` with `MEMORY.md` and one file per topic, and a folder
-//! `agent-memory/NAME` for each sub-agent that has a memory. **Codex** (0.166) has a folder `memories` with `MEMORY.md`,
+//! `agent-memory/NAME` for each sub-agent that has a memory. **Qwen Code** has such a folder in `.qwen`. **Codex** (0.166) has a folder `memories` with `MEMORY.md`,
 //! `memory_summary.md` and one file per session in `rollout_summaries`; its `raw_memories.md` is what these are made of.
 
 use std::path::Path;
@@ -23,6 +23,9 @@ pub fn memory_file_client(path: &Path) -> Option<RecordedClient> {
     let is_project =
         |at: &[&str]| matches!(at, ["projects", project, "memory"] if project.starts_with('-'));
     let is_agent = |at: &[&str]| matches!(at, ["agent-memory" | "agent-memory-local", _]);
+    if folders.contains(&".qwen") {
+        return folders.windows(3).any(is_project).then_some(RecordedClient::Qwen);
+    }
     if folders.windows(3).any(is_project) || folders.windows(2).next_back().is_some_and(is_agent) {
         return Some(RecordedClient::Claude);
     }
@@ -54,6 +57,7 @@ mod tests {
         check("/h/.claude/projects/-h-src/memory/topics/api.md", claude);
         check("/h/.claude/agent-memory/reviewer/MEMORY.md", claude);
         check("/r/.claude/agent-memory-local/reviewer/notes.md", claude);
+        check("/h/.qwen/projects/-h-src/memory/user.md", Some(RecordedClient::Qwen));
         check("/h/.codex/memories/MEMORY.md", codex);
         check("/h/.codex/memories/rollout_summaries/2026-02-11T15-35-19-jqmb-x.md", codex);
         for other in [
@@ -63,6 +67,7 @@ mod tests {
             "/h/.claude/projects/-h-src/memory/notes.txt",
             "/h/src/projects/site/memory/README.md",
             "/h/.claude/agent-memory/README.md",
+            "/h/.qwen/QWEN.md",
         ] {
             check(other, None);
         }

@@ -15,7 +15,7 @@ pub struct ReadProgress {
     pub cwd: Option<String>,
     /// The latest prompt to which Claude Code gave an id.
     pub prompt: Option<String>,
-    /// Whether another agent of Gemini CLI started this session. It is then nobody's conversation.
+    /// Whether another agent of Gemini CLI or Qwen Code started this session. It is then nobody's conversation.
     pub is_subagent: bool,
     pub codex: CodexProgress,
     /// Work that no turn of the chunks so far precedes. It may contain secrets, so it is not saved.

@@ -2,15 +2,14 @@ use std::io::BufRead;
 
 use serde::de::MapAccess;
 
-use crate::block::TextBlock;
-use crate::claude::{ConversationReader, RecordMessage, is_speaker};
+use crate::claude::{ConversationReader, is_speaker};
 use crate::client::RecordedClient;
 use crate::codex::RolloutReader;
-use crate::copilot;
 use crate::gemini::GeminiReader;
 use crate::json::{self, Fields, Loose, Scalar, Unreadable};
 use crate::progress::ReadProgress;
 use crate::turn::TranscriptTurn;
+use crate::{copilot, entire, goose, qwen};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -71,7 +70,8 @@ struct LineReader {
     claude: ConversationReader,
     codex: RolloutReader,
     gemini: GeminiReader,
-    copilot: Vec<TranscriptTurn>,
+    /// The turns of clients whose lines are turns by themselves.
+    others: Vec<TranscriptTurn>,
 }
 
 impl LineReader {
@@ -84,14 +84,25 @@ impl LineReader {
             Some(RecordedClient::Codex) => self.codex.push(json::object(line)?, progress),
             Some(RecordedClient::Gemini) => self.gemini.push(&json::any_object(line)?, progress),
             Some(RecordedClient::Copilot) => {
-                self.copilot.extend(copilot::event(&json::any_object(line)?, progress));
+                self.others.extend(copilot::event(&json::any_object(line)?, progress));
+            }
+            Some(RecordedClient::Qwen) => {
+                self.others.extend(qwen::record(&json::any_object(line)?, progress));
+            }
+            Some(RecordedClient::Goose) => {
+                self.others.extend(goose::line(&json::any_object(line)?, progress));
+            }
+            Some(RecordedClient::Entire) => {
+                self.others.extend(entire::line(&json::any_object(line)?));
             }
             // These clients write no lines.
             Some(
                 RecordedClient::Opencode
                 | RecordedClient::Cline
                 | RecordedClient::Aider
-                | RecordedClient::Specstory,
+                | RecordedClient::Specstory
+                | RecordedClient::Roo
+                | RecordedClient::Cursor,
             )
             | None => {}
         }
@@ -102,7 +113,7 @@ impl LineReader {
         let mut turns = self.claude.finish(progress);
         turns.extend(self.codex.finish(progress));
         turns.extend(self.gemini.finish());
-        turns.extend(self.copilot);
+        turns.extend(self.others);
         turns
     }
 }
@@ -112,12 +123,39 @@ impl LineReader {
 struct ClientHint<'a> {
     kind: Scalar<'a>,
     role: Scalar<'a>,
-    message: Loose<'a, RecordMessage<'a, TextBlock<'a>>>,
+    message: Loose<'a, MessageHint<'a>>,
     payload: Scalar<'a>,
     data: Scalar<'a>,
+    /// The version of the Entire Transcript Format.
+    version: Scalar<'a>,
+    /// The time of a message of goose.
+    created: Scalar<'a>,
     has_gemini_key: bool,
+    has_qwen_key: bool,
+    has_goose_key: bool,
     has_claude_key: bool,
     has_codex_key: bool,
+}
+
+/// The fields of a line's message that show which client wrote it.
+#[derive(Debug, Default)]
+struct MessageHint<'a> {
+    role: Scalar<'a>,
+    has_parts: bool,
+}
+
+impl<'a> Fields<'a> for MessageHint<'a> {
+    fn field<A: MapAccess<'a>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "role" => self.role = map.next_value()?,
+            "parts" => {
+                self.has_parts = true;
+                json::skip(map)?;
+            }
+            _ => json::skip(map)?,
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Fields<'a> for ClientHint<'a> {
@@ -128,8 +166,18 @@ impl<'a> Fields<'a> for ClientHint<'a> {
             "message" => self.message = map.next_value()?,
             "payload" => self.payload = map.next_value()?,
             "data" => self.data = map.next_value()?,
+            "v" => self.version = map.next_value()?,
+            "created" => self.created = map.next_value()?,
             "projectHash" => {
                 self.has_gemini_key = true;
+                json::skip(map)?;
+            }
+            "systemPayload" => {
+                self.has_qwen_key = true;
+                json::skip(map)?;
+            }
+            "working_dir" => {
+                self.has_goose_key = true;
                 json::skip(map)?;
             }
             "sessionId" | "uuid" | "parentUuid" | "leafUuid" => {
@@ -151,7 +199,15 @@ impl ClientHint<'_> {
         let kind = self.kind.text();
         let has_payload = kind.is_some() && matches!(self.payload, Loose::Object(_));
         let is_bare_item = kind == Some("message") && self.role.text().is_some();
-        let role = self.message.object().and_then(|message| message.role.text());
+        let message = self.message.object();
+        let role = message.and_then(|message| message.role.text());
+        let is_spoken = [kind, role].into_iter().flatten().any(is_speaker);
+        let is_qwen_record = self.has_claude_key
+            && (self.has_qwen_key || message.is_some_and(|message| message.has_parts));
+        let is_entire_line = self.version.unsigned().is_some() && kind.is_some_and(is_speaker);
+        let is_goose_message = self.created.unsigned().is_some()
+            && self.role.text().is_some_and(is_speaker)
+            && kind.is_none();
         // Other clients have such keys, too, but no types of records with them.
         let is_claude_record = self.has_claude_key && kind.is_some();
         let is_copilot_event = matches!(self.data, Loose::Object(_))
@@ -162,7 +218,13 @@ impl ClientHint<'_> {
             Some(RecordedClient::Gemini)
         } else if is_copilot_event {
             Some(RecordedClient::Copilot)
-        } else if is_claude_record || [kind, role].into_iter().flatten().any(is_speaker) {
+        } else if is_qwen_record {
+            Some(RecordedClient::Qwen)
+        } else if is_entire_line {
+            Some(RecordedClient::Entire)
+        } else if is_goose_message || (self.has_goose_key && kind.is_none()) {
+            Some(RecordedClient::Goose)
+        } else if is_claude_record || is_spoken {
             Some(RecordedClient::Claude)
         } else if has_payload || is_bare_item || self.has_codex_key {
             Some(RecordedClient::Codex)

@@ -10,12 +10,25 @@ pub enum RecordFile {
     Lines,
     /// A document that is read as a whole.
     Document,
-    /// OpenCode's database.
-    OpencodeDatabase,
+    /// A database of this kind.
+    Database(RecordDatabase),
     /// The file of one session of an earlier OpenCode, next to the folders of its messages and parts.
     OpencodeSession,
     /// Notes that an agent of this client wrote for later sessions.
     MemoryFile(RecordedClient),
+}
+
+/// A database in which a client records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordDatabase {
+    /// OpenCode's.
+    Opencode,
+    /// goose's.
+    Goose,
+    /// That of the editor Cursor.
+    Cursor,
+    /// One chat of Cursor's command line.
+    CursorChat,
 }
 
 impl RecordFile {
@@ -36,9 +49,10 @@ impl RecordFile {
             .ancestors()
             .skip(1)
             .map(|parent| parent.file_name().and_then(|name| name.to_str()).unwrap_or_default());
-        let (parent, above) =
-            (parents.next().unwrap_or_default(), parents.next().unwrap_or_default());
-        let is_session_of_opencode = above == "session" && parents.next() == Some("storage");
+        let mut next = || parents.next().unwrap_or_default();
+        let (parent, above, top) = (next(), next(), next());
+        let is_session_of_opencode = above == "session" && top == "storage";
+        let database = |kind| Some(RecordFile::Database(kind));
         match name.rsplit_once('.')?.1 {
             "jsonl" => Some(RecordFile::Lines),
             "json" if name == "api_conversation_history.json" => Some(RecordFile::Document),
@@ -46,10 +60,21 @@ impl RecordFile {
                 Some(RecordFile::Document)
             }
             "json" if is_session_of_opencode => Some(RecordFile::OpencodeSession),
+            // `sessions/ID/ID.messages.json` of Cline.
+            "json" if above == "sessions" && name.ends_with(".messages.json") => {
+                Some(RecordFile::Document)
+            }
             "md" if name == ".aider.chat.history.md" => Some(RecordFile::Document),
             "md" if parent == "history" && above == ".specstory" => Some(RecordFile::Document),
             "md" => memory_file_client(path).map(RecordFile::MemoryFile),
-            "db" if name == "opencode.db" => Some(RecordFile::OpencodeDatabase),
+            "db" if name == "opencode.db" => database(RecordDatabase::Opencode),
+            "db" if name == "sessions.db" && parent == "sessions" => {
+                database(RecordDatabase::Goose)
+            }
+            "db" if name == "store.db" && top == "chats" => database(RecordDatabase::CursorChat),
+            "vscdb" if name == "state.vscdb" && parent == "globalStorage" => {
+                database(RecordDatabase::Cursor)
+            }
             _ => None,
         }
     }
@@ -67,7 +92,15 @@ mod tests {
         check("/h/.claude/projects/p/1.jsonl", Some(RecordFile::Lines));
         check("/h/.gemini/tmp/p/chats/session-1.json", Some(RecordFile::Document));
         check("/h/.gemini/tmp/p/logs.json", None);
-        check("/h/opencode/opencode.db", Some(RecordFile::OpencodeDatabase));
+        let database = |kind| Some(RecordFile::Database(kind));
+        check("/h/opencode/opencode.db", database(RecordDatabase::Opencode));
+        check("/h/goose/sessions/sessions.db", database(RecordDatabase::Goose));
+        check("/h/.cursor/chats/5d41/c0ffee/store.db", database(RecordDatabase::CursorChat));
+        check("/h/.cursor/other/store.db", None);
+        check("/h/User/globalStorage/state.vscdb", database(RecordDatabase::Cursor));
+        check("/h/User/workspaceStorage/1/state.vscdb", None);
+        check("/h/.cline/data/sessions/1/1.messages.json", Some(RecordFile::Document));
+        check("/h/.cline/data/sessions/1/1.json", None);
         check("/h/opencode/opencode.db-wal", None);
         check("/h/opencode/storage/session/p/ses_1.json", Some(RecordFile::OpencodeSession));
         check("/h/opencode/storage/message/ses_1/msg_1.json", None);

@@ -5,11 +5,12 @@ use hob_domain::memory::TurnRole;
 use serde_json::json;
 
 use crate::{
-    OpencodeMessage, ParsedSession, ReadProgress, RecordedClient, parse_chunk, parse_document,
+    OpencodeMessage, ParsedSession, ReadProgress, RecordedClient, goose_session, parse_chunk,
+    parse_document,
 };
 
 /// Checks speakers and texts.
-fn check(session: &ParsedSession, expect: &[(&str, &str)]) {
+pub fn check(session: &ParsedSession, expect: &[(&str, &str)]) {
     let turns: Vec<(&str, &str)> =
         session.turns.iter().map(|turn| (turn.role.as_str(), turn.text.as_str())).collect();
     assert_eq!(turns, expect);
@@ -115,6 +116,114 @@ fn copilot_events_are_turns() {
     assert_eq!(client, Some(RecordedClient::Copilot));
     assert_eq!((session.session.as_deref(), session.cwd.as_deref()), (Some("c0ffee"), Some("/w")));
     check(&session, &[("user", "build it"), ("assistant", "Done.")]);
+}
+
+#[test]
+fn qwen_records_are_turns() {
+    let lines_of = |records: &[serde_json::Value]| -> String {
+        records.iter().map(|record| format!("{record}\n")).collect()
+    };
+    let record = |id: &str, kind: &str, more: serde_json::Value| {
+        let mut record = json!({"uuid": id, "parentUuid": null, "sessionId": "5e55", "type": kind,
+            "timestamp": "2026-07-19T15:23:10.000Z", "cwd": "/w", "version": "0.9.0"});
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        record
+    };
+    let said = |parts: serde_json::Value| json!({"message": {"role": "user", "parts": parts}});
+    let records = [
+        record(
+            "1",
+            "system",
+            json!({"subtype": "session_source", "systemPayload": {"sourceType": "cli"}}),
+        ),
+        record(
+            "2",
+            "user",
+            said(json!([{"text": "<system-reminder>be brief</system-reminder>"},
+            {"text": "where is @heron.rs?"}, {"text": "\n--- Content from referenced files ---\n"},
+            {"text": "fn heron() {}"}])),
+        ),
+        record(
+            "3",
+            "assistant",
+            json!({"message": {"role": "model", "parts": [{"text": "hm", "thought": true},
+            {"text": "In the "}, {"text": "harbour."}, {"functionCall": {"name": "read_file"}}]}}),
+        ),
+        record("4", "tool_result", said(json!([{"functionResponse": {"name": "read_file"}}]))),
+        record(
+            "5",
+            "user",
+            json!({"subtype": "notification", "message": {"role": "user", "parts": [{"text": "done"}]}}),
+        ),
+        record(
+            "6",
+            "assistant",
+            json!({"isSidechain": true, "message": {"role": "model", "parts": [{"text": "x"}]}}),
+        ),
+        record(
+            "7",
+            "user",
+            json!({"systemPayload": {"displayText": "thanks", "hookContext": "h"},
+            "message": {"role": "user", "parts": [{"text": "thanks and more"}]}}),
+        ),
+    ];
+    let (session, client) = lines(&lines_of(&records));
+    assert_eq!(client, Some(RecordedClient::Qwen));
+    assert_eq!((session.session.as_deref(), session.cwd.as_deref()), (Some("5e55"), Some("/w")));
+    let expect =
+        [("user", "where is @heron.rs?"), ("assistant", "In the harbour."), ("user", "thanks")];
+    check(&session, &expect);
+    assert_eq!(session.turns[1].id.as_deref(), Some("3"));
+    let parent = json!({"subtype": "parent_session", "systemPayload": {"parentSessionId": "p"}});
+    let (child, client) = lines(&lines_of(&[record("0", "system", parent), records[6].clone()]));
+    assert_eq!(client, Some(RecordedClient::Qwen));
+    check(&child, &[]);
+}
+
+#[test]
+fn goose_messages_are_turns() {
+    let (session, client) = lines(
+        r#"{"working_dir":"/w","description":"Herons","schedule_id":null,"message_count":4}
+{"id":null,"role":"user","created":1740171566,"content":[{"type":"text","text":"where is it?"}]}
+{"role":"assistant","created":1740171567,"content":[{"type":"text","text":"I look."},{"type":"toolRequest","id":"t","toolCall":{"status":"success"}}]}
+{"role":"user","created":1740171568,"content":[{"type":"toolResponse","id":"t","toolResult":{"status":"success"}}]}
+{"role":"assistant","created":1740171569,"content":[{"type":"text","text":"a summary"}],"metadata":{"userVisible":false,"agentVisible":true}}
+{"role":"assistant","created":1740171570,"content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"In the harbour."}]}
+"#,
+    );
+    assert_eq!(client, Some(RecordedClient::Goose));
+    assert_eq!((session.session.as_deref(), session.cwd.as_deref()), (None, Some("/w")));
+    let expect =
+        [("user", "where is it?"), ("assistant", "I look."), ("assistant", "In the harbour.")];
+    check(&session, &expect);
+    assert_eq!(session.turns[0].ts.unwrap().as_second(), 1740171566);
+    let (headless, client) = lines(
+        "{\"role\":\"user\",\"created\":1,\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]}\n",
+    );
+    assert_eq!(client, Some(RecordedClient::Goose));
+    check(&headless, &[("user", "hi")]);
+    assert_eq!(goose_session("20251118_2", "2025-11-18 10:31:12"), "goose-20251118_2-103112");
+    assert_eq!(goose_session("20250612_143015", "2025-06-12 14:30:15"), "goose-20250612_143015");
+    assert_eq!(goose_session("herons", ""), "goose-herons");
+}
+
+#[test]
+fn entire_lines_are_turns() {
+    let (session, client) = lines(
+        r#"{"v":1,"agent":"claude-code","cli_version":"0.11.4","type":"user","ts":"2026-09-28T15:28:46.909Z","content":[{"id":"ec27","text":"where is it?"}]}
+{"v":1,"agent":"claude-code","cli_version":"0.11.4","type":"assistant","ts":"2026-09-28T15:29:00.172Z","id":"msg_1","input_tokens":2,"output_tokens":187,"content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"t","name":"Bash","input":{"command":"ls"},"result":{"output":"text","status":"success"}},{"type":"text","text":"In the harbour."}]}
+{"v":1,"agent":"codex","cli_version":"0.11.4","type":"assistant","ts":"","content":"Anything else?"}
+{"v":1,"agent":"codex","cli_version":"0.11.4","type":"assistant","content":null}
+"#,
+    );
+    assert_eq!(client, Some(RecordedClient::Entire));
+    let expect = [
+        ("user", "where is it?"),
+        ("assistant", "I look.\n\nIn the harbour."),
+        ("assistant", "Anything else?"),
+    ];
+    check(&session, &expect);
+    assert_eq!(session.turns[0].ts, Some("2026-09-28T15:28:46.909Z".parse().unwrap()));
 }
 
 #[test]

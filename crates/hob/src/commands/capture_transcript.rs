@@ -57,8 +57,8 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Value {
         RecordFile::Lines => return capture_lines(settings, args, deadline),
         RecordFile::Document => read_document(&args.path, session),
         RecordFile::OpencodeSession => read_opencode_session(&args.path).map(|update| vec![update]),
-        RecordFile::OpencodeDatabase => {
-            Err(std::io::Error::other("a database holds many sessions; run `hob import`"))
+        RecordFile::Database(_) => {
+            Err(std::io::Error::other("the file is a database; run `hob import`"))
         }
         RecordFile::MemoryFile(_) => {
             Err(std::io::Error::other("a memory file is no transcript; run `hob import`"))

@@ -28,14 +28,15 @@ const MARKS_PER_QUERY: usize = 200;
 const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The clients whose records Hob reads, for people.
-const CLIENTS: &str =
-    "Claude Code, Codex, Gemini CLI, OpenCode, Copilot CLI, Cline, aider and SpecStory";
+const CLIENTS: &str = "Claude Code, Codex, Gemini CLI, OpenCode, Copilot CLI, Cursor, Cline, \
+    Roo Code, Qwen Code, goose, aider, SpecStory and Entire";
 
 /// Import past conversations of coding agents, and their memory files, into the memory
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Without a path, imports the records of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude), Codex ($CODEX_HOME or ~/.codex), \
-Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot) and Cline. aider and SpecStory \
+Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot), Cursor (the editor's, and \
+~/.cursor/chats), Cline, Roo Code, Qwen Code (~/.qwen) and goose (~/.local/share/goose). aider, SpecStory and Entire \
 keep their records inside your repositories, and so do some sub-agents of Claude Code with their memory: to import these, pass the path of a repository, or of a folder that \
 contains repositories. Hob never stores a turn twice, so you can run \
 this at any time and as often as you like.")]

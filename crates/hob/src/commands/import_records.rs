@@ -3,15 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hob_domain::Timestamp;
 use hob_domain::memory::TurnSource;
 use hob_memory::{
-    CaptureBatch, TranscriptUpdate, folder_of_record, locate_project, opencode_update, read_all,
-    read_document, read_memory_file, read_opencode_session,
+    CaptureBatch, TranscriptUpdate, folder_of_record, locate_project, read_all, read_document,
+    read_memory_file, read_opencode_session,
 };
-use hob_store::{ForeignError, OpencodeDatabase};
-use hob_transcript::{OpencodeMessage, RecordFile, RecordedClient};
-use serde_json::Value;
+use hob_store::ForeignError;
+use hob_transcript::{RecordFile, RecordedClient};
+
+use super::import_databases::read_database;
 
 /// Why a file was not imported.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub fn read_records(path: &Path) -> Result<Vec<TranscriptUpdate>, Unread> {
         RecordFile::Lines => vec![read_all(path, None)?],
         RecordFile::Document => read_document(path, None)?,
         RecordFile::OpencodeSession => vec![read_opencode_session(path)?],
-        RecordFile::OpencodeDatabase => read_opencode_database(path)?,
+        RecordFile::Database(kind) => read_database(path, kind)?,
         RecordFile::MemoryFile(client) => vec![read_memory_file(path, client)?],
     })
 }
@@ -60,7 +60,7 @@ pub fn read_records(path: &Path) -> Result<Vec<TranscriptUpdate>, Unread> {
 /// Returns whether a file's size and time tell that it has not changed. New rows of a database are
 /// in its log, so the file itself does not tell.
 pub fn shows_changes(path: &Path) -> bool {
-    RecordFile::of_named(path) != RecordFile::OpencodeDatabase
+    !matches!(RecordFile::of_named(path), RecordFile::Database(_))
 }
 
 /// Returns the turns of a session as they are imported.
@@ -75,25 +75,4 @@ pub fn batch(path: &Path, update: TranscriptUpdate) -> CaptureBatch {
         source: TurnSource::Import,
         turns: update.turns,
     }
-}
-
-fn read_opencode_database(path: &Path) -> Result<Vec<TranscriptUpdate>, Unread> {
-    let database = OpencodeDatabase::open(path)?;
-    let mut updates = Vec::new();
-    for session in database.sessions()? {
-        let mut messages: Vec<OpencodeMessage> = Vec::new();
-        for row in database.parts(&session.id)? {
-            let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
-            if messages.last().is_none_or(|last| last.id != row.message) {
-                let info = parse(&row.message_data);
-                messages.push(OpencodeMessage { id: row.message, info, parts: Vec::new() });
-            }
-            if let Some(message) = messages.last_mut() {
-                message.parts.push(parse(&row.part_data));
-            }
-        }
-        let directory = Some(session.directory.as_str());
-        updates.push(opencode_update(&session.id, directory, &messages, Timestamp::now()));
-    }
-    Ok(updates)
 }

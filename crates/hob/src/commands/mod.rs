@@ -22,6 +22,7 @@ mod from_plugin;
 pub mod git_credential;
 pub mod hooks;
 pub mod import;
+mod import_databases;
 mod import_records;
 pub mod key;
 pub mod logs;

@@ -32,6 +32,7 @@ mod memory_apps;
 mod memory_capture;
 mod memory_clients;
 mod memory_commands;
+mod memory_databases;
 mod memory_files;
 mod memory_forget;
 mod memory_keys;

@@ -112,6 +112,54 @@ impl Clients {
         self.write(&name, &messages.to_string())
     }
 
+    fn roo(&self) -> PathBuf {
+        let environment = format!(
+            "<environment_details>\n# Current Workspace Directory ({}) Files\n</environment_details>",
+            self.project().display()
+        );
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let messages = json!([
+            {"role": "user", "ts": 1776200000000_i64,
+                "content": [text("<user_message>roo heron?</user_message>"), text(&environment)]},
+            {"role": "assistant", "ts": 1776200001000_i64, "content": [{"type": "tool_use", "id": "t",
+                "name": "attempt_completion", "input": {"result": "roo harbour"}}]}]);
+        let tasks = ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks";
+        let task = "0b5c1d8e-77aa-4f10-9c55-1122aabb3344";
+        let name = format!("{tasks}/{task}/api_conversation_history.json");
+        self.write(&name, &messages.to_string())
+    }
+
+    fn qwen(&self) -> PathBuf {
+        let record = |id: u32, kind: &str, role: &str, text: &str| {
+            json!({"uuid": format!("{id}c5a3528-b1f1-42b4-97e4-657feede8c93"), "parentUuid": null,
+                "sessionId": "9e55d394-30e7-4438-8d71-83e28ba717e7", "type": kind, "cwd": self.project(),
+                "timestamp": "2026-07-19T15:23:10.000Z", "version": "0.9.0",
+                "message": {"role": role, "parts": [{"text": text}]}})
+        };
+        transcript(
+            &self.home,
+            ".qwen/projects/-herons/chats/9e55d394-30e7-4438-8d71-83e28ba717e7.jsonl",
+            &[
+                record(4, "user", "user", "qwen heron?"),
+                record(5, "assistant", "model", "qwen harbour"),
+            ],
+        )
+    }
+
+    /// A session as an earlier goose stored it.
+    fn goose(&self) -> PathBuf {
+        let message = |role: &str, created: i64, text: &str| json!({"role": role, "created": created, "content": [{"type": "text", "text": text}]});
+        transcript(
+            &self.home,
+            ".local/share/goose/sessions/20250612_143015.jsonl",
+            &[
+                json!({"working_dir": self.project(), "description": "Herons", "message_count": 2}),
+                message("user", 1749738615, "goose heron?"),
+                message("assistant", 1749738616, "goose harbour"),
+            ],
+        )
+    }
+
     fn aider(&self) -> PathBuf {
         let text = "\n# aider chat started at 2026-08-05 19:33:02\n\n> Aider v0.86.2  \n\n\
             #### aider heron?  \n\naider harbour\n\n> Tokens: 1 sent.  \n";
@@ -146,31 +194,37 @@ fn conversations_of_every_client_are_imported_once() {
         clients.opencode(),
         clients.copilot(),
         clients.cline(),
+        clients.roo(),
+        clients.qwen(),
+        clients.goose(),
         clients.aider(),
         clients.specstory(),
     ];
     let first = json_of(&clients.home.run(&["import", "--json"]));
-    let expect = [("Gemini CLI", 2, 0), ("OpenCode", 2, 0), ("Copilot CLI", 2, 0), ("Cline", 2, 0)];
-    assert_eq!(Clients::places(&first), expect, "{first}");
-    assert_eq!((&first["inserted"], &first["errors"]), (&json!(8), &json!(0)), "{first}");
+    let expect =
+        ["Gemini CLI", "OpenCode", "Copilot CLI", "Cline", "Roo Code", "Qwen Code", "goose"];
+    assert_eq!(Clients::places(&first), expect.map(|client| (client, 2, 0)), "{first}");
+    assert_eq!((&first["inserted"], &first["errors"]), (&json!(14), &json!(0)), "{first}");
     // aider and SpecStory write into repositories, which only the user can name.
     let named = project.display().to_string();
     let second = json_of(&clients.home.run(&["import", "--json", &named]));
     assert_eq!(Clients::places(&second), [("named", 4, 0)], "{second}");
 
     let turns = export(&clients.home);
-    for client in ["gemini", "opencode", "copilot", "cline", "aider", "specstory"] {
+    let clients_of_turns =
+        ["gemini", "opencode", "copilot", "cline", "roo", "qwen", "goose", "aider", "specstory"];
+    for client in clients_of_turns {
         let said: Vec<&Value> = turns.iter().filter(|turn| turn["client"] == client).collect();
         let texts: Vec<&str> = said.iter().map(|turn| turn["text"].as_str().unwrap()).collect();
         assert_eq!(texts, [format!("{client} heron?"), format!("{client} harbour")]);
         assert_eq!(said[0]["project"], json!(project), "{client}");
         assert_eq!(said[0]["session_id"], said[1]["session_id"], "{client}");
     }
-    assert_eq!(turns.len(), 12);
+    assert_eq!(turns.len(), 18);
 
     // Nothing is stored twice: not by another import, not by another way, not from a file that is new.
     let again = json_of(&clients.home.run(&["import", "--json"]));
-    assert_eq!((&again["inserted"], &again["skipped"]), (&json!(0), &json!(4)), "{again}");
+    assert_eq!((&again["inserted"], &again["skipped"]), (&json!(0), &json!(7)), "{again}");
     for path in &files {
         let captured = capture(&clients.home, &[], path);
         assert_eq!(
@@ -182,14 +236,95 @@ fn conversations_of_every_client_are_imported_once() {
         modified.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     }
     let touched = json_of(&clients.home.run(&["import", "--json"]));
-    assert_eq!((&touched["inserted"], &touched["duplicates"]), (&json!(0), &json!(8)), "{touched}");
-    assert_eq!(export(&clients.home).len(), 12);
+    assert_eq!(
+        (&touched["inserted"], &touched["duplicates"]),
+        (&json!(0), &json!(14)),
+        "{touched}"
+    );
+    assert_eq!(export(&clients.home).len(), 18);
     proved_with_samples("gemini", &["import", "once"]);
     proved_with_samples("opencode", &["import", "once"]);
     proved_with_samples("copilot", &["import", "once"]);
     proved_with_samples("cline", &["import", "once"]);
+    proved_with_samples("roo", &["import", "once"]);
+    proved_with_samples("qwen", &["import", "once"]);
+    proved_with_samples("goose", &["import", "once"]);
     proved_with_samples("aider", &["import", "once"]);
     proved_with_samples("specstory", &["import", "once"]);
+}
+
+#[test]
+fn later_sessions_of_cline_are_imported_once() {
+    let clients = Clients::new();
+    let project = clients.project();
+    let folder = ".cline/data/sessions/1787430000000_ab12c";
+    let manifest = json!({"version": 1, "session_id": "1787430000000_ab12c", "cwd": project});
+    clients.write(&format!("{folder}/1787430000000_ab12c.json"), &manifest.to_string());
+    let document = |agent: &str| {
+        json!({"version": 1, "updated_at": "2026-08-22T13:03:18Z", "agent": agent,
+            "sessionId": "1787430000000_ab12c", "origin": {"source": "cli", "mode": "user"}, "messages": [
+            {"id": "V1StGXR8_Z5jdHi6B-myT", "role": "user", "ts": 1787430000000_i64,
+                "content": "<user_input mode=\"act\">cline heron?</user_input>"},
+            {"id": "Uakgb_J5m9g-0JDMbcJqL", "role": "assistant", "ts": 1787430001000_i64,
+                "content": [{"type": "text", "text": "cline harbour"}]}]})
+    };
+    let session = format!("{folder}/1787430000000_ab12c.messages.json");
+    let path = clients.write(&session, &document("lead").to_string());
+    clients.write(&format!("{folder}/agent-1.messages.json"), &document("subagent").to_string());
+    let first = json_of(&clients.home.run(&["import", "--json"]));
+    assert_eq!(Clients::places(&first), [("Cline", 2, 0)], "{first}");
+    let turns = export(&clients.home);
+    assert_eq!(texts(&turns), ["cline heron?", "cline harbour"]);
+    assert_eq!((&turns[0]["project"], &turns[0]["client"]), (&json!(project), &json!("cline")));
+    let captured = capture(&clients.home, &[], &path);
+    assert_eq!((&captured["inserted"], &captured["duplicates"]), (&json!(0), &json!(2)));
+    let again = json_of(&clients.home.run(&["import", "--json"]));
+    assert_eq!((&again["inserted"], &again["errors"]), (&json!(0), &json!(0)), "{again}");
+}
+
+/// Entire keeps a session in each of its checkpoints: as the agent wrote it, and in a format of its own.
+#[test]
+fn checkpoints_of_entire_are_imported_once() {
+    let clients = Clients::new();
+    let role = |n: usize| if n.is_multiple_of(2) { "user" } else { "assistant" };
+    let compact = |name: &str, count: usize| {
+        let line = |n: usize| {
+            json!({"v": 1, "agent": "claude-code", "cli_version": "0.11.4", "type": role(n), "ts": "",
+                "content": [{"text": format!("{name} {n}")}]})
+        };
+        let records: Vec<Value> = (0..count).map(line).collect();
+        lines(&records)
+    };
+    let checkpoint = |id: &str, session: &str, count: usize| {
+        let folder = format!("herons/checkpoints/{id}/0");
+        let metadata = json!({"checkpoint_id": id, "session_id": session});
+        clients.write(&format!("{folder}/metadata.json"), &metadata.to_string());
+        clients.write(&format!("{folder}/transcript.jsonl"), &compact(session, count));
+        folder
+    };
+    for (id, count) in [("aa/11", 2), ("aa/12", 4)] {
+        let folder = checkpoint(id, "e968c928", count);
+        let record = |n: usize| said("e968c928", n, role(n), &format!("e968c928 {n}"));
+        let records: Vec<Value> = (0..count).map(record).collect();
+        clients.write(&format!("{folder}/full.jsonl"), &lines(&records));
+    }
+    // The agent's own transcript is not always there.
+    checkpoint("bb/13", "c43056f2", 2);
+    checkpoint("bb/14", "c43056f2", 4);
+    let named = clients.project().display().to_string();
+    let first = json_of(&clients.home.run(&["import", "--json", &named]));
+    assert_eq!(first["places"][0]["found"], 4, "{first}");
+    assert_eq!(Clients::places(&first), [("named", 8, 4)], "{first}");
+    let turns = export(&clients.home);
+    for (client, session) in [("claude", "e968c928"), ("entire", "c43056f2")] {
+        let said: Vec<&Value> = turns.iter().filter(|turn| turn["client"] == client).collect();
+        let mut said: Vec<&str> = said.iter().map(|turn| turn["text"].as_str().unwrap()).collect();
+        said.sort_unstable();
+        assert_eq!(said, [0, 1, 2, 3].map(|n| format!("{session} {n}")), "{client}");
+    }
+    let again = json_of(&clients.home.run(&["import", "--json", &named]));
+    assert_eq!((&again["inserted"], &again["skipped"]), (&json!(0), &json!(4)), "{again}");
+    proved_with_samples("entire", &["import", "once"]);
 }
 
 #[test]

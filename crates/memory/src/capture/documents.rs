@@ -1,4 +1,4 @@
-//! Reads records that are no growing lines: documents, and the messages of OpenCode.
+//! Reads records that are no growing lines: documents, and what is in databases.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::TurnKey;
 use hob_files::{Folder, read_regular};
 use hob_transcript::{
-    OpencodeMessage, ParsedSession, RecordedClient, parse_document, parse_export,
+    OpencodeMessage, ParsedSession, RecordedClient, document_client, parse_document, parse_export,
 };
 use serde_json::Value;
 
-use super::follow::{TranscriptUpdate, session_of_path};
+use super::follow::{TranscriptUpdate, neighbour, session_of_path};
 use super::mark::TranscriptMark;
 
 /// Longer documents are not read. A document must fit in memory.
@@ -35,12 +35,13 @@ pub fn read_document(path: &Path, session: Option<&str>) -> io::Result<Vec<Trans
         io::Error::new(io::ErrorKind::InvalidData, "the format of the document is not known")
     })?;
     let modified = modified(path);
-    let client = document.client;
+    let client = document_client(path, document.client);
     let read = |parsed: ParsedSession| {
         let name = session.map_or_else(|| session_name(path, client, &parsed), str::to_owned);
-        let started = name.strip_prefix("cline-").and_then(|task| task.parse().ok());
+        let task = name.strip_prefix("cline-").or_else(|| name.strip_prefix("roo-"));
+        let started = task.and_then(|task| task.parse().ok());
         let started = started.and_then(|at| Timestamp::from_millisecond(at).ok());
-        numbered(name, client, parsed, started.unwrap_or(modified))
+        session_update(name, client, parsed, started.unwrap_or(modified))
     };
     Ok(document.sessions.into_iter().map(read).collect())
 }
@@ -81,7 +82,7 @@ pub fn opencode_update(
         cwd: directory.map(str::to_owned),
         turns: complete.filter_map(OpencodeMessage::turn).collect(),
     };
-    numbered(session.to_owned(), RecordedClient::Opencode, parsed, modified)
+    session_update(session.to_owned(), RecordedClient::Opencode, parsed, modified)
 }
 
 /// Returns the turns of a session as `opencode export` prints it, and as Hob's plugin in OpenCode sends it. Returns
@@ -89,7 +90,7 @@ pub fn opencode_update(
 pub fn opencode_export_update(export: &Value, now: Timestamp) -> Option<TranscriptUpdate> {
     let parsed = parse_export(export)?;
     let session = parsed.session.clone()?;
-    Some(numbered(session, RecordedClient::Opencode, parsed, now))
+    Some(session_update(session, RecordedClient::Opencode, parsed, now))
 }
 
 /// Returns the folder that a record belongs to, if the record itself does not name it.
@@ -99,6 +100,12 @@ pub fn folder_of_record(path: &Path, client: RecordedClient) -> Option<PathBuf> 
         RecordedClient::Aider => path.parent().map(Path::to_owned),
         // `REPOSITORY/.specstory/history/NAME.md`
         RecordedClient::Specstory => path.ancestors().nth(3).map(Path::to_owned),
+        // `ID.json` next to `ID.messages.json`
+        RecordedClient::Cline => {
+            let id = path.file_name()?.to_str()?.strip_suffix(".messages.json")?;
+            let manifest = neighbour(path, &format!("{id}.json"))?;
+            Some(PathBuf::from(manifest["cwd"].as_str()?)).filter(|cwd| cwd.is_absolute())
+        }
         // `PROJECT/.project_root` next to `PROJECT/chats/NAME`
         RecordedClient::Gemini => {
             let root = path.ancestors().nth(2)?.join(".project_root");
@@ -109,14 +116,15 @@ pub fn folder_of_record(path: &Path, client: RecordedClient) -> Option<PathBuf> 
     }
 }
 
-fn numbered(
+/// Identifies the turns of a whole session. `started` is the time of its first turns if they have none.
+pub fn session_update(
     session: String,
     client: RecordedClient,
     parsed: ParsedSession,
-    modified: Timestamp,
+    started: Timestamp,
 ) -> TranscriptUpdate {
     let mut mark = TranscriptMark::default();
-    let mut last = modified;
+    let mut last = started;
     let turns = parsed.turns.into_iter().map(|turn| mark.number(&session, turn, &mut last));
     let turns = turns.collect();
     let (cwd, client) = (parsed.cwd, Some(client));
@@ -132,9 +140,10 @@ fn session_name(path: &Path, client: RecordedClient, parsed: &ParsedSession) -> 
             let started: String = started.chars().filter(char::is_ascii_digit).collect();
             format!("aider-{}-{started}", &digest[..8])
         }
-        (RecordedClient::Cline, _) => {
+        // A task is known by its folder.
+        (RecordedClient::Cline | RecordedClient::Roo, None) => {
             let task = path.parent().and_then(Path::file_name).unwrap_or_default();
-            format!("cline-{}", task.to_string_lossy())
+            format!("{}-{}", client.as_str(), task.to_string_lossy())
         }
         (_, Some(session)) => session.clone(),
         (_, None) => session_of_path(path),

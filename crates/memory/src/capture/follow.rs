@@ -5,15 +5,19 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use hob_domain::Timestamp;
+use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::TurnKey;
-use hob_files::open_linked_regular;
-use hob_transcript::{ParsedChunk, RecordedClient, parse_chunk};
+use hob_files::{open_linked_regular, read_regular};
+use hob_transcript::{ParsedChunk, RecordedClient, goose_session, parse_chunk};
+use serde_json::Value;
 
 use super::batch::RawTurn;
 use super::mark::TranscriptMark;
 
 /// How many bytes at the beginning of a file distinguish it from another file of the same name.
 const HEAD_BYTES: usize = 512;
+/// Longer descriptions of a transcript are not read.
+const MAX_DESCRIPTION_BYTES: u64 = 4 << 20;
 
 /// What was added to a transcript.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -74,7 +78,7 @@ pub fn read_update(
 
     let modified = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
     let session = options.session.map(str::to_owned).or_else(|| mark.session());
-    let session = session.unwrap_or_else(|| session_of_path(path));
+    let session = session.unwrap_or_else(|| session_of_file(path, mark.client()));
     let partial_line = if more { PartialLine::Defer } else { options.partial_line };
     let unreadable = chunk.unreadable;
     let turns = number_turns(mark, &session, chunk, partial_line, modified.unwrap_or_default());
@@ -123,6 +127,29 @@ fn read_lines(file: &mut File, max_bytes: usize) -> io::Result<(Vec<u8>, bool)> 
         // One line that is longer than `max_bytes`: read as much again.
         wanted = bytes.len();
     }
+}
+
+/// Returns a session name for a transcript whose lines have none.
+fn session_of_file(path: &Path, client: Option<RecordedClient>) -> String {
+    let named = match client {
+        Some(RecordedClient::Goose) => {
+            path.file_stem().map(|stem| goose_session(&stem.to_string_lossy(), ""))
+        }
+        // `metadata.json` next to `transcript.jsonl`
+        Some(RecordedClient::Entire) => neighbour(path, "metadata.json")
+            .and_then(|metadata| Some(metadata["session_id"].as_str()?.to_owned())),
+        _ => None,
+    };
+    named.filter(|name| !name.is_empty()).unwrap_or_else(|| session_of_path(path))
+}
+
+/// Reads a JSON file in the folder of a record.
+pub(super) fn neighbour(path: &Path, name: &str) -> Option<Value> {
+    let bytes = read_regular(&path.with_file_name(name), MAX_DESCRIPTION_BYTES).ok()?;
+    if has_too_many_values(&bytes) {
+        return None;
+    }
+    serde_json::from_slice(&bytes).ok()
 }
 
 /// Returns a session name for a transcript that has none: the file's name if it is an id, else the

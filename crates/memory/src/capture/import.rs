@@ -10,24 +10,24 @@ use hob_transcript::{RECORDS, RecordFile, RecordedClient};
 /// Folders in which nobody's conversation is: those of sub-agents, and large ones of other programs.
 const SKIPPED_FOLDERS: [&str; 3] = ["subagents", "node_modules", ".git"];
 
-/// Returns the existing folders of records of every client. `home` is the user's home; `variable`
+/// Returns the existing folders and files of records of every client. `home` is the user's home; `variable`
 /// gives the folder that an environment variable names.
 pub fn record_folders(
     home: &Path,
     variable: impl Fn(&str) -> Option<PathBuf>,
 ) -> Vec<(RecordedClient, PathBuf)> {
-    let mut folders = Vec::new();
+    let mut found = Vec::new();
     for record in &RECORDS {
         for place in record.places {
             let named =
                 place.by_variable.and_then(|(name, below)| Some(variable(name)?.join(below)));
-            let folder = named.unwrap_or_else(|| home.join(place.below_home));
-            if folder.is_dir() {
-                folders.push((record.client, folder));
+            let path = named.unwrap_or_else(|| home.join(place.below_home));
+            if path.exists() {
+                found.push((record.client, path));
             }
         }
     }
-    folders
+    found
 }
 
 /// Returns all transcripts below a path, or the path itself if it is a file. Transcripts of sub-agents
@@ -47,7 +47,7 @@ pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
             let is_skipped = SKIPPED_FOLDERS.iter().any(|name| entry.file_name() == *name);
             if kind.is_dir() && !is_skipped {
                 folders.push(path);
-            } else if kind.is_file() && RecordFile::of_found(&path).is_some() {
+            } else if kind.is_file() && RecordFile::of_found(&path).is_some() && !is_copy(&path) {
                 found.push(path);
             }
         }
@@ -56,6 +56,13 @@ pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
         (fs::metadata(path).and_then(|metadata| metadata.modified()).ok(), path.clone())
     });
     found
+}
+
+/// Returns whether a file repeats the one next to it. Entire writes a compact transcript in addition to the agent's own,
+/// which has the ids of records.
+fn is_copy(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "transcript.jsonl")
+        && path.with_file_name("full.jsonl").is_file()
 }
 
 /// Returns the mark by which a changed file is recognised after it was imported.

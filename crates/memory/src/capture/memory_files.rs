@@ -47,12 +47,14 @@ pub fn read_memory_file(path: &Path, client: RecordedClient) -> io::Result<Trans
     })
 }
 
-/// Returns the folder that a memory of Claude Code is about: that of the project's sessions, or for the memory of a
-/// sub-agent the one that contains `.claude`.
+/// Returns the folder that a memory of Claude Code or Qwen Code is about: that of the project's sessions, or for the memory
+/// of a sub-agent the one that contains `.claude`.
 fn folder_of(path: &Path) -> Option<PathBuf> {
     let folder_named = |name: &str| path.ancestors().find(|folder| folder.ends_with(name));
     match folder_named("memory") {
-        Some(memory) => folder_of_transcripts(memory.parent()?),
+        // Qwen Code has a folder of its own for the transcripts of a project.
+        Some(memory) => folder_of_transcripts(memory.parent()?)
+            .or_else(|| folder_of_transcripts(&memory.with_file_name("chats"))),
         None => folder_named(".claude")?.parent().map(Path::to_owned),
     }
 }
