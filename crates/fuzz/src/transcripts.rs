@@ -1,7 +1,11 @@
 //! Transcripts, as agents write them.
 
 use hob_transcript::claude::{LiveRecord, TurnReader, echoes, last_text, synthesize_turn_messages};
-use hob_transcript::{ReadProgress, RecordedClient, TranscriptTurn, parse_chunk, parse_document};
+use hob_transcript::{
+    CursorChat, CursorChatRoot, CursorConversation, CursorMessage, ParsedSession, ReadProgress,
+    RecordedClient, TranscriptTurn, add_cursor_chat_message, parse_chunk, parse_document,
+};
+use serde_json::Value;
 
 /// How many times as long as its transcript the text of all turns may be. A byte that is no character becomes three, and
 /// a reader may join what it has read.
@@ -17,15 +21,41 @@ pub fn codex_transcript(bytes: &[u8]) {
     read_lines(bytes, Some(RecordedClient::Codex));
 }
 
-/// Reads transcripts of all other clients: lines and documents.
+/// Reads transcripts of all other clients: lines, documents, and values of databases.
 pub fn other_transcripts(bytes: &[u8]) {
-    for client in [None, Some(RecordedClient::Gemini), Some(RecordedClient::Copilot)] {
+    let clients = [
+        RecordedClient::Gemini,
+        RecordedClient::Copilot,
+        RecordedClient::Qwen,
+        RecordedClient::Goose,
+        RecordedClient::Entire,
+    ];
+    for client in [None].into_iter().chain(clients.map(Some)) {
         read_lines(bytes, client);
     }
+    read_values(bytes);
     let Some(document) = parse_document(bytes) else { return };
     let turns = document.sessions.iter().flat_map(|session| &session.turns);
     check_growth(turns, bytes);
     assert_eq!(parse_document(bytes), Some(document), "a document is read alike twice");
+}
+
+/// Reads values of Cursor's databases.
+fn read_values(bytes: &[u8]) {
+    if let Some(root) = CursorChatRoot::parse(bytes) {
+        assert!(root.messages.iter().all(|id| id.len() == 64), "ids are digests");
+    }
+    CursorChat::parse(&String::from_utf8_lossy(bytes));
+    let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
+    if let Some(conversation) = CursorConversation::parse(&value) {
+        check_growth(conversation.contained.iter().filter_map(|one| one.turn.as_ref()), bytes);
+    }
+    if let Some(CursorMessage { turn: Some(turn), .. }) = CursorMessage::parse(&value) {
+        check_growth([&turn].into_iter(), bytes);
+    }
+    let mut chat = ParsedSession::default();
+    add_cursor_chat_message(&mut chat, &value);
+    check_growth(chat.turns.iter(), bytes);
 }
 
 /// Reads Claude Code's transcript for the live backend.
