@@ -17,7 +17,6 @@ use crate::store_error::StoreError;
 /// An open session on which a node holds the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeasedSession {
-    pub app: AppName,
     pub lease: Lease,
     /// The numbers of its queued turns.
     pub queued: Vec<u32>,

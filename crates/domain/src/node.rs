@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::app::AppName;
 pub use crate::ids::NodeId;
 use crate::ids::SessionId;
 use crate::store_error::StoreError;
@@ -14,6 +15,8 @@ use crate::store_error::StoreError;
 /// former lease holder cannot write any more, however late it notices that it lost the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
+    /// The app of the session.
+    pub app: AppName,
     pub session: SessionId,
     pub fence: u64,
 }

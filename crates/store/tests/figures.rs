@@ -85,7 +85,7 @@ async fn append(ledger: Ledger, id: SessionId, count: usize, pause: Duration) ->
     while left > 0 {
         let size = (times.len() % 5 + 1).min(left);
         let events = vec![event("message", 300); size];
-        let lease = Lease { session: id.clone(), fence: 1 };
+        let lease = Lease { app: app(), session: id.clone(), fence: 1 };
         let began = Instant::now();
         ledger.append_events(&lease, events, Timestamp::UNIX_EPOCH).await.unwrap();
         times.push(began.elapsed());

@@ -50,7 +50,7 @@ fn node() -> NodeId {
 }
 
 fn lease(byte: u8) -> Lease {
-    Lease { session: id(byte), fence: 1 }
+    Lease { app: AppName::new("a").unwrap(), session: id(byte), fence: 1 }
 }
 
 fn event() -> NewEvent {

@@ -35,7 +35,7 @@ impl SessionStore for MemoryLedger {
         let now = session.created_at;
         let session = Session { created_at: whole(now), ..session.clone() };
         let (turns, keys, events) = Default::default();
-        let lease = Lease { session: session.id.clone(), fence: 1 };
+        let lease = Lease { app: session.app.clone(), session: session.id.clone(), fence: 1 };
         let (fence, holder) = (1, Some(node.clone()));
         let mut kept = Kept { session, fence, holder, turns, keys, events };
         kept.append(vec![event], now);
@@ -62,7 +62,7 @@ impl SessionStore for MemoryLedger {
         let Some(kept) = state.find(id) else { return Ok(LeaseOutcome::Missing) };
         kept.fence += 1;
         kept.holder = Some(node.clone());
-        let lease = Lease { session: id.clone(), fence: kept.fence };
+        let lease = Lease { app: app.clone(), session: id.clone(), fence: kept.fence };
         let running = kept.turns.iter().filter(|turn| turn.state == TurnState::Running);
         let running: Vec<u32> = running.map(|turn| turn.index).collect();
         for index in &running {

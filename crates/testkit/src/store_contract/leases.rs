@@ -46,17 +46,17 @@ pub async fn new_session_is_leased_to_its_creator(fixture: &dyn Fixture) {
     // It is not heard of for the lease.
     assert_eq!(unheld(&*store, Duration::ZERO).await, [(app("a"), id(1))]);
     let taken = take(&*store, 1, &other(1), Duration::ZERO).await;
-    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 2 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { fence: 2, ..lease(1) }, Vec::new()));
     // One that never was heard of is not there, either; it says good-bye and is not there any more.
     assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
     store.note_node(&other(1), NodeEvent::Heartbeat).await.unwrap();
     assert_eq!(take(&*store, 1, &node(), LEASE).await, LeaseOutcome::HeldBy(other(1)));
     store.note_node(&other(1), NodeEvent::Left).await.unwrap();
     let taken = take(&*store, 1, &node(), LEASE).await;
-    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 3 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { fence: 3, ..lease(1) }, Vec::new()));
     // A node may acquire its own lease again, which voids the earlier fencing token.
     let taken = take(&*store, 1, &node(), LEASE).await;
-    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 4 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { fence: 4, ..lease(1) }, Vec::new()));
     // A closed session in which nothing is under way needs nobody.
     store.close_session(&id(1), event("close", None), at(60)).await.unwrap();
     assert_eq!(unheld(&*store, Duration::ZERO).await, []);
@@ -125,7 +125,7 @@ pub async fn lost_lease_cannot_write(fixture: &dyn Fixture) {
     };
     let before = store.session(&app("a"), &id(1)).await.unwrap();
     for fence in [0, 1, 3, u64::MAX] {
-        all_lost(&*store, &Lease { session: id(1), fence }).await;
+        all_lost(&*store, &Lease { fence, ..lease(1) }).await;
     }
     all_lost(&*store, &lease(9)).await;
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
@@ -229,6 +229,6 @@ pub async fn released_lease_can_be_acquired(fixture: &dyn Fixture) {
     store.release_lease(&lease(1)).await.unwrap();
     assert_eq!(unheld(&*store, LEASE).await, [(app("a"), id(1))]);
     let taken = take(&*store, 1, &other(1), LEASE).await;
-    assert_eq!(taken, LeaseOutcome::Acquired(Lease { session: id(1), fence: 2 }, Vec::new()));
+    assert_eq!(taken, LeaseOutcome::Acquired(Lease { fence: 2, ..lease(1) }, Vec::new()));
     all_lost(&*store, &lease(1)).await;
 }

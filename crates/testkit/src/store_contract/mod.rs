@@ -81,9 +81,13 @@ fn node() -> NodeId {
     NodeId::from_random([0xaa; 16])
 }
 
-/// The lease of the node that created a session.
+/// The lease of the node that created a session of the app `a`.
 fn lease(byte: u8) -> Lease {
-    Lease { session: id(byte), fence: 1 }
+    lease_of("a", byte)
+}
+
+fn lease_of(app_name: &str, byte: u8) -> Lease {
+    Lease { app: app(app_name), session: id(byte), fence: 1 }
 }
 
 fn session(app_name: &str, byte: u8, second: i64) -> Session {

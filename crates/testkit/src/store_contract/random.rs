@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use super::{
-    Fixture, after, app, at, before, find_turn, id, node, remembered, session, turns_before,
+    Fixture, after, app, at, before, find_turn, id, lease, node, remembered, session, turns_before,
 };
 use crate::memory_ledger::MemoryLedger;
 
@@ -61,7 +61,7 @@ fn text() -> impl Strategy<Value = String> {
 /// A hold that may be the latest, or was, or will be.
 fn held() -> impl Strategy<Value = Lease> {
     let fence = prop_oneof![6 => Just(1), 3 => Just(2), 1 => 0..5_u64];
-    (SESSIONS, fence).prop_map(|(byte, fence)| Lease { session: id(byte), fence })
+    (SESSIONS, fence).prop_map(|(byte, fence)| Lease { fence, ..lease(byte) })
 }
 
 fn nobody(byte: u8) -> NodeId {
@@ -146,17 +146,25 @@ async fn play(store: &dyn LedgerStore, calls: &[Call]) -> Result<(), String> {
     Ok(())
 }
 
-/// A turn that was not started says nothing: what is said in its name is said in none.
+/// A lease names the app of its session. A turn that was not started says nothing: what is said in its name is said in
+/// none.
 async fn as_callers_do(simple: &MemoryLedger, call: &Call) -> Call {
     let mut call = call.clone();
+    if let Call::Keep(lease, _)
+    | Call::Start(lease, _)
+    | Call::Append(lease, _)
+    | Call::End(lease, ..)
+    | Call::Release(lease) = &mut call
+    {
+        let found = simple.sessions(&SessionFilter::Id(lease.session.clone())).await;
+        if let Some(session) = found.ok().and_then(|mut found| found.pop()) {
+            lease.app = session.app;
+        }
+    }
     if let Call::Append(lease, said) = &mut call {
         for (turn, _) in said {
             let Some(number) = *turn else { continue };
-            let found = simple.sessions(&SessionFilter::Id(lease.session.clone())).await;
-            let known = match found.ok().and_then(|mut found| found.pop()) {
-                Some(session) => find_turn(simple, &session.app, &lease.session, number).await,
-                None => None,
-            };
+            let known = find_turn(simple, &lease.app, &lease.session, number).await;
             if known.is_none_or(|turn| turn.started_at.is_none()) {
                 *turn = None;
             }

@@ -7,8 +7,8 @@ use hob_domain::session::{
 use hob_domain::{AppName, Timestamp};
 
 use super::{
-    Fixture, accept, after, app, at, ending, event, find_turn, id, lease, list, make, names, node,
-    request, seqs, session, story, usage_on, used, whole_turn,
+    Fixture, accept, after, app, at, ending, event, find_turn, id, lease, lease_of, list, make,
+    names, node, request, seqs, session, story, usage_on, used, whole_turn,
 };
 
 pub async fn session_goes_through_its_states(fixture: &dyn Fixture) {
@@ -110,11 +110,12 @@ pub async fn limits_refuse_a_session(fixture: &dyn Fixture) {
     assert_eq!(create("a", 1, 2, 3).await, Created::Made(lease(1)));
     assert_eq!(create("a", 2, 2, 3).await, Created::Made(lease(2)));
     assert_eq!(create("a", 3, 2, 3).await, Created::AppFull(2));
-    assert_eq!(create("b", 4, 2, 3).await, Created::Made(lease(4)));
+    assert_eq!(create("b", 4, 2, 3).await, Created::Made(lease_of("b", 4)));
     assert_eq!(create("b", 5, 2, 3).await, Created::Full(3));
     assert_eq!(create("a", 3, 1, 1).await, Created::AppFull(2), "the app's limit comes first");
     assert_eq!(names(&list(&*store, SessionFilter::All).await), [id(1), id(2), id(4)]);
-    assert_eq!(create("b", 5, 2, 0).await, Created::Made(lease(5)), "zero is no limit");
+    let made = Created::Made(lease_of("b", 5));
+    assert_eq!(create("b", 5, 2, 0).await, made, "zero is no limit");
     for closed in [id(1), id(4)] {
         store.close_session(&closed, event("close", None), at(9)).await.unwrap();
     }
@@ -158,8 +159,9 @@ pub async fn removed_app_leaves_nothing(fixture: &dyn Fixture) {
             .unwrap();
         let taken = store.accept_turn(&app(name), &id(byte), &request("hello"), at(9)).await;
         assert_eq!(taken.unwrap(), Some(Accepted::Queued(1)));
-        store.start_turn(&lease(byte), 1, at(9)).await.unwrap();
-        store.end_turn(&lease(byte), 1, ending(1, TurnState::Finished), at(9)).await.unwrap();
+        store.start_turn(&lease_of(name, byte), 1, at(9)).await.unwrap();
+        let end = ending(1, TurnState::Finished);
+        store.end_turn(&lease_of(name, byte), 1, end, at(9)).await.unwrap();
     }
     let mut deleted = store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap();
     deleted.sort();

@@ -68,7 +68,8 @@ impl ClusterNode {
             let held = store.leased_sessions(earlier).await?;
             store.note_node(earlier, NodeEvent::Left).await?;
             // A session that cannot be acquired now is acquired when it is next used.
-            node.acquire_all(held.into_iter().map(|held| (held.app, held.lease.session))).await;
+            node.acquire_all(held.into_iter().map(|held| (held.lease.app, held.lease.session)))
+                .await;
         }
         // An empty notification tells the other nodes that this one exists.
         store.notify(node.id(), &[]).await?;
@@ -219,7 +220,8 @@ impl ClusterNode {
             // The ledger names this node as their holder, but they were given up while heartbeats
             // did not arrive.
             let busy = |held: &LeasedSession| held.running || !held.queued.is_empty();
-            let held = held.into_values().filter(busy).map(|held| (held.app, held.lease.session));
+            let held =
+                held.into_values().filter(busy).map(|held| (held.lease.app, held.lease.session));
             self.acquire_all(held).await;
             let orphaned = SessionFilter::Orphaned(self.membership.options.lease);
             let orphans = self.context().store().sessions(&orphaned).await?.into_iter();

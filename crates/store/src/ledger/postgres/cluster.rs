@@ -59,8 +59,8 @@ impl ClusterStore for PostgresLedger {
         let held = |row: &tokio_postgres::Row| {
             let queued: Vec<i64> = row.get(3);
             Ok(LeasedSession {
-                app: app_name(row.get(0))?,
                 lease: Lease {
+                    app: app_name(row.get(0))?,
                     session: session_id(row.get(1))?,
                     fence: row.get::<_, i64>(2) as u64,
                 },

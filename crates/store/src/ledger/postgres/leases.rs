@@ -13,7 +13,7 @@ use super::session_rows::key;
 use super::turns::interrupt;
 use crate::postgres::connections::{Again, Client, Connections, Values};
 use crate::postgres::text_cipher::TextCipher;
-use crate::values::damaged;
+use crate::values::{app_name, damaged};
 
 #[async_trait]
 impl NodeStore for PostgresLedger {
@@ -61,7 +61,7 @@ pub(super) async fn acquire(
         .transaction(|client| async move {
             acquire_locked(&client, texts, id, node, lease_timeout, now).await
         })
-        .await
+        .await?
 }
 
 /// Releases a lease. Not retried: the second attempt would find the lease already released.
@@ -93,12 +93,12 @@ async fn acquire_locked(
     node: &NodeId,
     lease_timeout: Duration,
     now: Timestamp,
-) -> Result<LeaseOutcome, Error> {
+) -> Result<Result<LeaseOutcome, StoreError>, Error> {
     let session = key(id);
     let sql = "SELECT app, holder FROM hob.heads WHERE session = $1 FOR UPDATE";
     let statement = client.prepare_cached(sql).await?;
     let Some(head) = client.query_opt(&statement, &[&session]).await? else {
-        return Ok(LeaseOutcome::Missing);
+        return Ok(Ok(LeaseOutcome::Missing));
     };
     let (app, holder): (String, Option<String>) = (head.get(0), head.get(1));
     if let Some(holder) = holder.as_deref().and_then(NodeId::stored).filter(|by| by != node) {
@@ -108,14 +108,18 @@ async fn acquire_locked(
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] =
             [&holder.as_str(), &lease_timeout.as_secs_f64()];
         if client.query_opt(&statement, &values).await?.is_some() {
-            return Ok(LeaseOutcome::HeldBy(holder));
+            return Ok(Ok(LeaseOutcome::HeldBy(holder)));
         }
     }
+    let app = match app_name(app) {
+        Ok(app) => app,
+        Err(error) => return Ok(Err(error)),
+    };
     let sql = "UPDATE hob.heads SET fence = fence + 1, holder = $2 WHERE session = $1
          RETURNING fence";
     let statement = client.prepare_cached(sql).await?;
     let taken = client.query_one(&statement, &[&session, &node.as_str()]).await?;
     let fence = taken.get::<_, i64>(0) as u64;
-    let interrupted = interrupt(client, texts, session, &app, now).await?;
-    Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence }, interrupted))
+    let interrupted = interrupt(client, texts, session, app.as_str(), now).await?;
+    Ok(Ok(LeaseOutcome::Acquired(Lease { app, session: id.clone(), fence }, interrupted)))
 }

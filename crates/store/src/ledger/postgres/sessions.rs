@@ -70,7 +70,7 @@ impl SessionStore for PostgresLedger {
         } else {
             create_within(&self.connections, limits, session.app.as_str(), values).await?
         };
-        let lease = Lease { session: session.id.clone(), fence: 1 };
+        let lease = Lease { app: session.app.clone(), session: session.id.clone(), fence: 1 };
         Ok(refused.unwrap_or(Created::Made(lease)))
     }
 

@@ -11,7 +11,7 @@ use super::Ledger;
 use super::fences::check;
 use super::turns::interrupt;
 use crate::sqlite::failed;
-use crate::values::damaged;
+use crate::values::{app_name, damaged};
 
 /// The current time by the database's clock, which is the machine's.
 const NOW: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
@@ -63,17 +63,18 @@ pub(super) fn acquire(
     now: Timestamp,
 ) -> Result<LeaseOutcome, StoreError> {
     let sql = format!(
-        "SELECT fence, holder, EXISTS (SELECT 1 FROM nodes WHERE id = holder AND heartbeat_at > {NOW} - ?2)
+        "SELECT fence, holder, EXISTS (SELECT 1 FROM nodes WHERE id = holder AND heartbeat_at > {NOW} - ?2), app
          FROM sessions WHERE id = ?1"
     );
-    let found: Option<(i64, Option<String>, bool)> = transaction
+    let found: Option<(i64, Option<String>, bool, String)> = transaction
         .prepare_cached(&sql)
         .and_then(|mut s| {
             let values = params![id.as_str(), timeout_micros(lease_timeout)];
-            s.query_row(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
+            s.query_row(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+                .optional()
         })
         .map_err(failed)?;
-    let Some((fence, holder, lives)) = found else { return Ok(LeaseOutcome::Missing) };
+    let Some((fence, holder, lives, app)) = found else { return Ok(LeaseOutcome::Missing) };
     if let Some(holder) = holder.filter(|holder| lives && holder != node.as_str()) {
         let holder = NodeId::stored(&holder).ok_or_else(|| damaged("a session's holder"))?;
         return Ok(LeaseOutcome::HeldBy(holder));
@@ -83,7 +84,8 @@ pub(super) fn acquire(
         .and_then(|mut s| s.execute(params![id.as_str(), fence + 1, node.as_str()]))
         .map_err(failed)?;
     let interrupted = interrupt(transaction, id, now)?;
-    Ok(LeaseOutcome::Acquired(Lease { session: id.clone(), fence: fence as u64 + 1 }, interrupted))
+    let lease = Lease { app: app_name(app)?, session: id.clone(), fence: fence as u64 + 1 };
+    Ok(LeaseOutcome::Acquired(lease, interrupted))
 }
 
 /// Returns the condition that a session has no live lease holder. `timeout` is the parameter with the timeout of leases.

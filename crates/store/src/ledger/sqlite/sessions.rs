@@ -284,7 +284,7 @@ fn create(
     }
     insert(transaction, &session, node).map_err(failed)?;
     append(transaction, &session.id, vec![event], session.created_at)?;
-    Ok(Created::Made(Lease { session: session.id, fence: 1 }))
+    Ok(Created::Made(Lease { app: session.app, session: session.id, fence: 1 }))
 }
 
 /// Counts the open sessions of an app, and those of all apps.
