@@ -29,6 +29,10 @@ wait "$server" 2>/dev/null
 rm -rf "$FOLDER"
 "#;
 
+/// The role of Hob, an ordinary role that owns its databases, as the guide asks for.
+const ROLE: &str = "hob";
+const SUPERUSER: &str = "postgres";
+
 /// A running server with data of its own. It ends with the test process, also after `kill -9`.
 pub struct Postgres {
     programs: PathBuf,
@@ -63,7 +67,7 @@ impl Postgres {
         let programs = reachable(&installed(), &folder, user.as_ref());
         let data = folder.path().join("data");
         let mut command = as_user(&programs.join("initdb"), user.as_ref());
-        command.args(["-U", "hob", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        command.args(["-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         let made = command.arg("-D").arg(&data).output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
 
@@ -90,19 +94,22 @@ impl Postgres {
             orders,
         };
         server.wait_ready();
+        // New databases are copies of this one.
+        let template = server.url_of(SUPERUSER, "template1");
+        server.sql(&template, &format!("CREATE ROLE {ROLE} LOGIN; CREATE EXTENSION vector"));
         server
     }
 
     /// Returns the address of the database that exists from the start.
     pub fn url(&self) -> String {
-        self.url_of("hob", "postgres")
+        self.url_of(ROLE, "postgres")
     }
 
-    /// Creates a new database and returns its address.
+    /// Creates a new database with pgvector and returns its address.
     pub fn database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.sql(&self.url(), &format!("CREATE DATABASE {name}"));
-        self.url_of("hob", &name)
+        self.sql(&self.url(), &format!("CREATE DATABASE {name} OWNER {ROLE}"));
+        self.url_of(ROLE, &name)
     }
 
     /// Returns the address of a database for a role.
@@ -117,13 +124,20 @@ impl Postgres {
     }
 
     /// Runs statements and returns their output, one row a line with `|` between columns. Panics with the server's
-    /// message when one fails.
+    /// message when one fails. If the address names Hob's role, a superuser runs them, who sees all rows.
     pub fn sql(&self, url: &str, statements: &str) -> String {
         self.try_sql(url, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
     /// Runs statements like [`Postgres::sql`]; the error is the server's message.
     pub fn try_sql(&self, url: &str, statements: &str) -> Result<String, String> {
+        let own = format!("postgres://{ROLE}@");
+        let url = url.replacen(&own, &format!("postgres://{SUPERUSER}@"), 1);
+        self.try_sql_as_named(&url, statements)
+    }
+
+    /// Runs statements as the role that the address names, also if it is Hob's; the error is the server's message.
+    pub fn try_sql_as_named(&self, url: &str, statements: &str) -> Result<String, String> {
         let mut command = Command::new(self.programs.join("psql"));
         command.args([
             "-X",

@@ -190,7 +190,7 @@ fn old_database(server: &Postgres) -> String {
     let migrations = "CREATE SCHEMA hob;
         CREATE TABLE hob.migrations (step integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
         INSERT INTO hob.migrations (step) SELECT generate_series(1, 6);";
-    server.sql(&url, &format!("{migrations}\n{fixture}"));
+    server.try_sql_as_named(&url, &format!("{migrations}\n{fixture}")).unwrap();
     url
 }
 

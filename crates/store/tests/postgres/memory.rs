@@ -155,6 +155,7 @@ async fn server_without_pgvector_is_refused() {
     let server = server();
     let url = server.database();
     let name = url.rsplit('/').next().unwrap();
+    server.sql(&url, "DROP EXTENSION vector");
     // Only a superuser may create the extension.
     let role = format!("plain_{name}");
     server.sql(&url, &format!("CREATE ROLE {role} LOGIN; ALTER DATABASE {name} OWNER TO {role}"));
