@@ -12,7 +12,8 @@ use crate::store_error::StoreError;
 /// A lease on a session: the right to write to it, with its fencing token.
 ///
 /// Every new lease on a session has a fence one higher than the last. A write with an older fence is refused, so a
-/// former lease holder cannot write any more, however late it notices that it lost the lease.
+/// former lease holder cannot write any more, however late it notices that it lost the lease. So is a write under a
+/// lease that names another app than the session's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// The app of the session.

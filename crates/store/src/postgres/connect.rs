@@ -5,6 +5,11 @@ use super::error::ConnectError;
 use super::migrations::{self, MigrationError, VERSION};
 use super::url::StoreUrl;
 
+/// Tells whether the policies of row-level security are for this role, or do not bind it.
+const HAS_POLICIES: &str = "SELECT NOT row_security_active('hob.apps') OR EXISTS (
+         SELECT 1 FROM pg_policy, unnest(polroles) role WHERE polrelid = 'hob.apps'::regclass
+             AND polname = 'scope' AND pg_has_role(role, 'USAGE'))";
+
 /// Connects, and brings the schema to the current version.
 pub(crate) async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connections, ConnectError> {
     let connections = Connections::new(url, limits)?;
@@ -17,19 +22,25 @@ pub(crate) async fn connect(url: &StoreUrl, limits: Limits) -> Result<Connection
     }
     let text = url.to_string();
     match migrations::run(&mut client).await {
-        Ok(()) => Ok(connections),
+        Ok(()) => {}
         Err(MigrationError::Newer(found)) => {
-            Err(ConnectError::Newer { url: text, found, known: VERSION })
+            return Err(ConnectError::Newer { url: text, found, known: VERSION });
         }
         Err(MigrationError::Older(found)) => {
-            Err(ConnectError::Older { url: text, found, oldest: VERSION - 1 })
+            return Err(ConnectError::Older { url: text, found, oldest: VERSION - 1 });
         }
         Err(MigrationError::NoVector(error)) => {
-            Err(ConnectError::NoVector { url: text, error: Trouble::of(&error).text().to_owned() })
+            let error = Trouble::of(&error).text().to_owned();
+            return Err(ConnectError::NoVector { url: text, error });
         }
-        Err(MigrationError::OldVector(found)) => Err(ConnectError::OldVector { url: text, found }),
-        Err(MigrationError::Failed(error)) => Err(failed(Trouble::of(&error))),
+        Err(MigrationError::OldVector(found)) => {
+            return Err(ConnectError::OldVector { url: text, found });
+        }
+        Err(MigrationError::Failed(error)) => return Err(failed(Trouble::of(&error))),
     }
+    let row = client.query_one(HAS_POLICIES, &[]).await;
+    let has_policies: bool = row.map_err(|error| failed(Trouble::of(&error)))?.get(0);
+    if has_policies { Ok(connections) } else { Err(ConnectError::OtherRole { url: text }) }
 }
 
 /// Makes an error of an address and a fault. The address is shown without its password.

@@ -1,4 +1,5 @@
-//! Pooled connections, encrypted if required. Statements are retried only where a retry can do no harm.
+//! Pooled connections, encrypted if required. Statements run in a scope of rows, and are retried only where a retry can
+//! do no harm.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::error::ConnectError;
+use super::row_scope::RowScope;
 use super::tls;
 use super::url::StoreUrl;
 
@@ -125,93 +127,14 @@ impl Connections {
         Ok(Connections { pool, limits })
     }
 
-    /// Returns a connection.
+    /// Returns a connection without a scope: its statements see no rows until they set one.
     pub(crate) async fn one(&self) -> Result<Object, Trouble> {
         self.pool.get().await.map_err(Trouble::of_pool)
     }
 
-    /// Runs one statement as a transaction of its own, in one round trip.
-    pub(crate) async fn query(
-        &self,
-        again: Again,
-        sql: &str,
-        values: Values<'_>,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.run(again, self.limits.answer_timeout, |client| async move {
-            let statement = client.prepare_cached(sql).await.map_err(Fault::undone)?;
-            client.query(&statement, values).await.map_err(Fault::from)
-        })
-        .await
-    }
-
-    /// Runs one statement that returns at most one row, as a transaction of its own.
-    pub(crate) async fn query_one(
-        &self,
-        again: Again,
-        sql: &str,
-        values: Values<'_>,
-    ) -> Result<Option<Row>, StoreError> {
-        Ok(self.query(again, sql, values).await?.into_iter().next())
-    }
-
-    /// Runs several statements in one transaction. `BEGIN` is sent along with the first of them.
-    pub(crate) async fn transaction<T, F>(
-        &self,
-        work: impl Fn(Client) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        self.whole(Again::Never, "BEGIN", self.limits.answer_timeout, work).await
-    }
-
-    /// Runs several reads on one snapshot of the database.
-    pub(crate) async fn snapshot<T, F>(&self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        self.whole(Again::Harmless, begin, self.limits.answer_timeout, work).await
-    }
-
-    /// Runs several statements that may take long in one transaction.
-    pub(crate) async fn long_transaction<T, F>(
-        &self,
-        work: impl Fn(Client) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", LONG_TIMEOUT.as_millis());
-        self.whole(Again::Never, &begin, LONG_TIMEOUT, work).await
-    }
-
-    async fn whole<T, F>(
-        &self,
-        again: Again,
-        begin: &str,
-        limit: Duration,
-        work: impl Fn(Client) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        self.run(again, limit, |client| {
-            let work = work(client.clone());
-            async move {
-                // `BEGIN` is sent first, so the following statements are inside the transaction.
-                let (begun, done) = tokio::join!(client.batch_execute(begin), work);
-                match begun.and(done) {
-                    Ok(value) => Ok(client.batch_execute("COMMIT").await.map(|()| value)?),
-                    Err(error) => {
-                        // If this fails, the connection is gone, and with it the transaction.
-                        let _ = client.batch_execute("ROLLBACK").await;
-                        Err(Fault::undone(error))
-                    }
-                }
-            }
-        })
-        .await
+    /// Returns the connections for transactions with this scope.
+    pub(crate) fn within<'a>(&'a self, scope: RowScope<'a>) -> Scoped<'a> {
+        Scoped { connections: self, scope }
     }
 
     /// Runs work on a connection, and retries it if it certainly had no effect: it conflicted with another transaction, or
@@ -266,6 +189,114 @@ impl Connections {
                 Err(trouble) => return Err(trouble.error()),
             }
         }
+    }
+}
+
+/// Connections whose transactions see and change the rows of one scope.
+#[derive(Clone, Copy)]
+pub(crate) struct Scoped<'a> {
+    connections: &'a Connections,
+    scope: RowScope<'a>,
+}
+
+impl Scoped<'_> {
+    /// Runs one statement as a transaction of its own, in one round trip.
+    pub(crate) async fn query(
+        self,
+        again: Again,
+        sql: &str,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let begin = &self.begin("BEGIN");
+        let limit = self.connections.limits.answer_timeout;
+        let work = |client: Client| async move {
+            let statement = client.prepare_cached(sql).await.map_err(Fault::undone)?;
+            // All three are sent at once and in this order. After a failed statement, `COMMIT` rolls back.
+            let (begun, done, ended) = tokio::join!(
+                biased;
+                client.batch_execute(begin),
+                client.query(&statement, values),
+                client.batch_execute("COMMIT")
+            );
+            let rows = begun.and(done)?;
+            ended?;
+            Ok::<_, Fault>(rows)
+        };
+        self.connections.run(again, limit, work).await
+    }
+
+    /// Runs one statement that returns at most one row, as a transaction of its own.
+    pub(crate) async fn query_one(
+        self,
+        again: Again,
+        sql: &str,
+        values: Values<'_>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.query(again, sql, values).await?.into_iter().next())
+    }
+
+    /// Runs several statements in one transaction. `BEGIN` is sent along with the first of them.
+    pub(crate) async fn transaction<T, F>(self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let limit = self.connections.limits.answer_timeout;
+        self.whole(Again::Never, &self.begin("BEGIN"), limit, work).await
+    }
+
+    /// Runs several reads on one snapshot of the database.
+    pub(crate) async fn snapshot<T, F>(self, work: impl Fn(Client) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let begin = self.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        let limit = self.connections.limits.answer_timeout;
+        self.whole(Again::Harmless, &begin, limit, work).await
+    }
+
+    /// Runs several statements that may take long in one transaction.
+    pub(crate) async fn long_transaction<T, F>(
+        self,
+        work: impl Fn(Client) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", LONG_TIMEOUT.as_millis());
+        self.whole(Again::Never, &self.begin(&begin), LONG_TIMEOUT, work).await
+    }
+
+    /// Returns the statements that begin a transaction with this scope.
+    fn begin(self, begin: &str) -> String {
+        format!("{begin}; {}", self.scope.for_transaction())
+    }
+
+    async fn whole<T, F>(
+        self,
+        again: Again,
+        begin: &str,
+        limit: Duration,
+        work: impl Fn(Client) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let work = |client: Client| {
+            let work = work(client.clone());
+            async move {
+                // `BEGIN` is sent first, so the following statements are inside the transaction.
+                let (begun, done) = tokio::join!(biased; client.batch_execute(begin), work);
+                match begun.and(done) {
+                    Ok(value) => Ok(client.batch_execute("COMMIT").await.map(|()| value)?),
+                    Err(error) => {
+                        // If this fails, the connection is gone, and with it the transaction.
+                        let _ = client.batch_execute("ROLLBACK").await;
+                        Err(Fault::undone(error))
+                    }
+                }
+            }
+        };
+        self.connections.run(again, limit, work).await
     }
 }
 

@@ -28,6 +28,11 @@ pub enum ConnectError {
     )]
     OldVector { url: String, found: String },
     #[error(
+        "the role of {url} sees no rows, because the policies of the tables are for another role: connect as the role that \
+         created the tables, or change the policies (docs/postgresql.md, \"Another role for Hob\")"
+    )]
+    OtherRole { url: String },
+    #[error(
         "the memory in {url} is encrypted with a different key: copy the file `key` from the home folder of the server \
          that created the memory into the home folder of this server"
     )]

@@ -3,6 +3,8 @@
 use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error};
 
+use super::row_scope::RowScope;
+
 /// The version of the schema, recorded in `hob.migrations`.
 pub(crate) const VERSION: u32 = FIRST + CHANGES.len() as u32;
 /// The version that [`CREATE`] and [`IMPORT`] make.
@@ -10,10 +12,11 @@ const FIRST: u32 = 7;
 /// Creates everything in an empty schema. Frozen: the tidy test knows its hash.
 const CREATE: &str = include_str!("migrations/0001_hob.sql");
 /// The later changes. Each makes the next version.
-const CHANGES: [&str; 3] = [
+const CHANGES: [&str; 4] = [
     include_str!("migrations/0002_hidden_turns.sql"),
     include_str!("migrations/0003_responses.sql"),
     include_str!("migrations/0004_documents.sql"),
+    include_str!("migrations/0005_scopes.sql"),
 ];
 /// The one earlier version that can be imported, and the statements that bring it to [`FIRST`].
 const IMPORTED: u32 = 6;
@@ -51,6 +54,8 @@ pub(crate) async fn run(client: &mut Object) -> Result<(), MigrationError> {
     }
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    // A migration may change rows of all apps.
+    RowScope::All.enter(transaction.client()).await?;
     let (base, is_at) = match version(transaction.client()).await? {
         Some(VERSION) => return Ok(()),
         None | Some(0) => {

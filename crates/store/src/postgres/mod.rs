@@ -4,6 +4,7 @@ mod connect;
 pub(crate) mod connections;
 mod error;
 pub(crate) mod migrations;
+pub(crate) mod row_scope;
 pub(crate) mod seal;
 pub(crate) mod text;
 pub(crate) mod text_cipher;

@@ -4,6 +4,7 @@
 mod memory;
 mod moving;
 mod moving_memory;
+mod scopes;
 mod tls;
 
 use std::sync::{Arc, OnceLock};
@@ -81,13 +82,18 @@ fn session(app: &str, byte: u8) -> Session {
     }
 }
 
-/// Returns the statements for a role of one app from `docs/postgresql.md`.
-fn guide(role: &str, app: &str) -> String {
+/// Returns the statements in `docs/postgresql.md` that begin with this line.
+fn guide_example(first_line: &str) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/postgresql.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, rest) = text.split_once("```sql\n-- A role of one app").expect("the guide's example");
-    let (sql, _) = rest.split_once("```").unwrap();
-    let sql = format!("--{sql}");
+    let begin = format!("```sql\n{first_line}\n");
+    let (_, rest) = text.split_once(&begin).expect("the guide's example");
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+/// Returns the statements for a role of one app from the guide.
+fn guide(role: &str, app: &str) -> String {
+    let sql = guide_example("-- A role of one app");
     sql.replace("crm_reader", role).replace("'crm'", &format!("'{app}'"))
 }
 
@@ -133,7 +139,7 @@ async fn role_of_one_app_sees_only_its_rows() {
     ] {
         let seen = server.sql(&limited, &format!("SELECT {column} FROM hob.{table}"));
         assert_eq!(seen, "mine", "of {table}");
-        let tricks = "SET hob.app = 'theirs'; SET row_security = on";
+        let tricks = "SET hob.app = 'theirs'; SET hob.scope = 'all'; SET row_security = on";
         let seen = server.sql(&limited, &format!("{tricks}; SELECT {column} FROM hob.{table}"));
         assert_eq!(seen, "mine", "of {table}");
     }
@@ -392,7 +398,8 @@ async fn quick_questions_look_at_no_more_than_they_need() {
         ),
         ("a token", "SELECT name FROM hob.apps WHERE token_hash = 'x'".to_owned()),
     ] {
-        let plan = server.sql(&url, &format!("ANALYZE; SET enable_seqscan = off; EXPLAIN {sql}"));
+        let settings = "ANALYZE; SET enable_seqscan = off; SET hob.scope = 'app:a'";
+        let plan = server.try_sql_as_named(&url, &format!("{settings}; EXPLAIN {sql}")).unwrap();
         assert!(plan.contains("Index") && !plan.contains("Seq Scan"), "{what}: {plan}");
     }
     // An event changes the session's head on its own page and in no index.

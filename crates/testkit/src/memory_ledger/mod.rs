@@ -65,8 +65,9 @@ impl State {
 
     /// What only its holder may change.
     fn held(&mut self, lease: &Lease) -> Result<&mut Kept, StoreError> {
-        let found = self.find(&lease.session).filter(|kept| kept.fence == lease.fence);
-        found.ok_or(StoreError::Lost)
+        let is_latest =
+            |kept: &&mut Kept| kept.fence == lease.fence && kept.session.app == lease.app;
+        self.find(&lease.session).filter(is_latest).ok_or(StoreError::Lost)
     }
 
     fn lives(&self, node: Option<&NodeId>, lease_timeout: Duration) -> bool {

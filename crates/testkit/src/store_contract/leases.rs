@@ -113,7 +113,7 @@ async fn all_lost(store: &dyn LedgerStore, lease: &Lease) {
     lost("giving it back", store.release_lease(lease).await);
 }
 
-/// No write succeeds with a lost lease or with a guessed one.
+/// No write succeeds with a lost lease, with a guessed one, or with one of another app.
 pub async fn lost_lease_cannot_write(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     make(&*store, [1]).await;
@@ -128,6 +128,7 @@ pub async fn lost_lease_cannot_write(fixture: &dyn Fixture) {
         all_lost(&*store, &Lease { fence, ..lease(1) }).await;
     }
     all_lost(&*store, &lease(9)).await;
+    all_lost(&*store, &Lease { app: app("b"), ..held.clone() }).await;
     assert_eq!(store.session(&app("a"), &id(1)).await.unwrap(), before);
     assert_eq!(story(&*store, 1).await, ["create", "turn 1 interrupted"]);
     assert_eq!(queued(&*store, &id(1)).await, [2]);

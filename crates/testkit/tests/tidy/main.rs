@@ -4,6 +4,7 @@
 mod blocking_calls;
 mod circles;
 mod proofs;
+mod scopes;
 mod shape;
 mod source;
 mod words;
@@ -270,6 +271,10 @@ fn migrations_are_frozen() {
             "de85e2c4d75ddb54f74d2aec57ff7e04ebfac2dadf288e7d9cbc3c716150dd0d",
         ),
         (
+            "crates/store/src/postgres/migrations/0005_scopes.sql",
+            "46ae3b60745eac5d9d8b7474b6a026d6651aeeb7d5939999cfbbcb8a21111673",
+        ),
+        (
             "crates/store/src/postgres/migrations/import_6.sql",
             "5bc093ad75da580b2146a2d25236c17a417c9317d2b875e37c533ab0bd17dc69",
         ),
@@ -469,6 +474,11 @@ fn every_proof_is_stated_by_a_test() {
 #[test]
 fn page_about_agents_shows_what_tests_have_proved() {
     assert_none("docs/agents.md differs from e2e/proofs.tsv", &proofs::wrong_tables());
+}
+
+#[test]
+fn rows_of_all_apps_are_seen_by_listed_functions_only() {
+    assert_none("functions that see the rows of all apps", &scopes::differences());
 }
 
 #[test]

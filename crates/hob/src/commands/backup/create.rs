@@ -70,7 +70,9 @@ pub fn backup(context: &Context, args: &BackupArgs) -> anyhow::Result<Exit> {
     refuse_agents(context, "hob backup")?;
     let settings = &context.settings;
     if let Some(url) = &settings.values.store_url {
-        errln!("hob: the data is in {url}: save it with pg_dump, and keep a copy of $HOB_HOME/key");
+        errln!(
+            "hob: the data is in {url}: save it with pg_dump (docs/postgresql.md), and keep a copy of $HOB_HOME/key"
+        );
         return Ok(Exit::WrongState);
     }
     if args.file.exists() && !args.force {

@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 
 use super::PostgresLedger;
 use crate::postgres::connections::Again;
+use crate::postgres::row_scope::RowScope;
 use crate::values::damaged;
 
 #[async_trait]
@@ -13,7 +14,7 @@ impl AppStore for PostgresLedger {
     /// Not retried: the second attempt would find the name taken by the first.
     async fn create_app(&self, app: &App, token: TokenHash) -> Result<(), StoreError> {
         let added = self
-            .connections
+            .of_app(&app.name)
             .query_one(
                 Again::Never,
                 "INSERT INTO hob.apps (name, token_hash, created_at) VALUES ($1, $2, $3)
@@ -28,16 +29,18 @@ impl AppStore for PostgresLedger {
     }
 
     async fn apps(&self, filter: AppFilter) -> Result<Vec<App>, StoreError> {
+        // The token tells which app it is.
+        let connections = self.connections.within(RowScope::All);
         let token = match filter {
             AppFilter::All => {
                 let sql = "SELECT name, created_at FROM hob.apps ORDER BY name";
-                let rows = self.connections.query(Again::Harmless, sql, &[]).await?;
+                let rows = connections.query(Again::Harmless, sql, &[]).await?;
                 return rows.iter().map(app).collect();
             }
             AppFilter::Token(token) => token,
         };
         let sql = "SELECT name, created_at, token_hash FROM hob.apps WHERE token_hash = $1";
-        let rows = self.connections.query(Again::Harmless, sql, &[&token.to_hex()]).await?;
+        let rows = connections.query(Again::Harmless, sql, &[&token.to_hex()]).await?;
         // The index finds the row; the hashes are then compared in constant time.
         let is_meant = |row: &&Row| TokenHash::from_hex(row.get(2)) == Some(token);
         rows.iter().filter(is_meant).map(app).collect()
@@ -46,7 +49,7 @@ impl AppStore for PostgresLedger {
     /// Not retried: the second attempt would report that there was no such app.
     async fn remove_app(&self, name: &AppName) -> Result<bool, StoreError> {
         let sql = "DELETE FROM hob.apps WHERE name = $1 RETURNING 1";
-        let removed = self.connections.query_one(Again::Never, sql, &[&name.as_str()]).await?;
+        let removed = self.of_app(name).query_one(Again::Never, sql, &[&name.as_str()]).await?;
         Ok(removed.is_some())
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::PostgresLedger;
 use crate::postgres::connections::Again;
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::{put, take};
 use crate::values::{damaged, micros, time};
 
@@ -25,6 +26,7 @@ impl AuditStore for PostgresLedger {
         let detail = detail.to_string();
         let row = self
             .connections
+            .within(RowScope::All)
             .query_one(
                 Again::Never,
                 "WITH added AS (
@@ -49,6 +51,7 @@ impl AuditStore for PostgresLedger {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self
             .connections
+            .within(RowScope::All)
             .query(
                 Again::Harmless,
                 "SELECT id, at, action, target, detail FROM hob.audit WHERE id < $1

@@ -13,6 +13,7 @@ use super::PostgresLedger;
 use super::heartbeat::{self, CHANNEL};
 use super::session_rows::{id as session_id, key};
 use crate::postgres::connections::{Again, Values};
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::put;
 use crate::postgres::text_cipher::{TextCipher, TextKind};
 use crate::values::{app_name, damaged};
@@ -43,7 +44,8 @@ impl ClusterStore for PostgresLedger {
                 payload.push_str(id.as_str());
             }
             let sql = "SELECT pg_notify($1, $2)";
-            self.connections.query(Again::Harmless, sql, &[&CHANNEL, &payload]).await?;
+            let connections = self.connections.within(RowScope::Shared);
+            connections.query(Again::Harmless, sql, &[&CHANNEL, &payload]).await?;
         }
         Ok(())
     }
@@ -55,7 +57,8 @@ impl ClusterStore for PostgresLedger {
              FROM hob.heads h LEFT JOIN hob.turns t ON t.session = h.session
                  AND t.state IN ('queued', 'running')
              WHERE h.holder = $1 AND (h.closed_at IS NULL OR t.state = 'running') GROUP BY h.session";
-        let rows = self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
+        let connections = self.connections.within(RowScope::All);
+        let rows = connections.query(Again::Harmless, sql, &[&node.as_str()]).await?;
         let held = |row: &tokio_postgres::Row| {
             let queued: Vec<i64> = row.get(3);
             Ok(LeasedSession {
@@ -77,7 +80,7 @@ impl ClusterStore for PostgresLedger {
         let body = self.texts.seal(TextKind::Command, &command.body.to_json());
         let values: Values<'_> =
             &[&command.id, &command.app.as_str(), &key(&command.session), &body];
-        self.connections.query(Again::Harmless, sql, values).await.map(drop)
+        self.of_app(&command.app).query(Again::Harmless, sql, values).await.map(drop)
     }
 
     async fn commands(&self, filter: &CommandFilter) -> Result<Vec<RemoteCommand>, StoreError> {
@@ -95,7 +98,8 @@ impl ClusterStore for PostgresLedger {
             "SELECT id, app, session, body, outcome FROM hob.commands e
              WHERE {condition} ORDER BY enqueued_at, id"
         );
-        let rows = self.connections.query(Again::Harmless, &sql, &[&value]).await?;
+        let connections = self.connections.within(RowScope::All);
+        let rows = connections.query(Again::Harmless, &sql, &[&value]).await?;
         let command = |row: &tokio_postgres::Row| {
             let text = |stored: String| self.texts.open(TextKind::Command, stored);
             let outcome = row.get::<_, Option<String>>(4).map(text).transpose()?;
@@ -117,27 +121,30 @@ impl ClusterStore for PostgresLedger {
     ) -> Result<(), StoreError> {
         let outcome = self.texts.seal(TextKind::Command, &outcome.to_json());
         let sql = "UPDATE hob.commands SET outcome = $2 WHERE id = $1 AND outcome IS NULL";
-        self.connections.query(Again::Harmless, sql, &[&command, &outcome]).await.map(drop)
+        let connections = self.connections.within(RowScope::All);
+        connections.query(Again::Harmless, sql, &[&command, &outcome]).await.map(drop)
     }
 
     async fn remove_command(&self, command: &str) -> Result<(), StoreError> {
         let sql = format!(
             "DELETE FROM hob.commands WHERE id = $1 OR enqueued_at < clock_timestamp() - {ABANDONED_AFTER}"
         );
-        self.connections.query(Again::Harmless, &sql, &[&command]).await.map(drop)
+        let connections = self.connections.within(RowScope::All);
+        connections.query(Again::Harmless, &sql, &[&command]).await.map(drop)
     }
 
     async fn open_count(&self, app: Option<&AppName>) -> Result<usize, StoreError> {
         let sql =
             "SELECT count(*) FROM hob.heads WHERE closed_at IS NULL AND coalesce(app = $1, true)";
+        let connections = self.of_app_or_all(app);
         let app = app.map(AppName::as_str);
-        let row = self.connections.query_one(Again::Harmless, sql, &[&app]).await?;
+        let row = connections.query_one(Again::Harmless, sql, &[&app]).await?;
         Ok(row.map_or(0, |row| row.get::<_, i64>(0) as usize))
     }
 
     async fn pace(&self, app: &AppName, most: usize) -> Result<Result<(), Duration>, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.connections
+        self.of_app(app)
             .transaction(|client| async move {
                 // Turns of one app are counted one after the other: counting and adding are one step.
                 let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1751080048))";
@@ -168,7 +175,7 @@ impl ClusterStore for PostgresLedger {
         let sealed = self.texts.seal_bytes(TextKind::Upload, &part.bytes);
         let bytes = sealed.as_ref().unwrap_or(&part.bytes);
         let values: Values<'_> = &[&part.app.as_str(), &part.id, &number, &part.last, &name, bytes];
-        self.connections.query(Again::Harmless, sql, values).await.map(drop)
+        self.of_app(&part.app).query(Again::Harmless, sql, values).await.map(drop)
     }
 
     async fn file(
@@ -183,7 +190,7 @@ impl ClusterStore for PostgresLedger {
              AND EXISTS (SELECT 1 FROM hob.files l WHERE l.app = $1 AND l.id = $2 AND l.last)";
         let number = i32::try_from(part).unwrap_or(i32::MAX);
         let values: Values<'_> = &[&app.as_str(), &put(id), &number];
-        let row = self.connections.query_one(Again::Harmless, sql, values).await?;
+        let row = self.of_app(app).query_one(Again::Harmless, sql, values).await?;
         let Some(row) = row else { return Ok(None) };
         let (stored, mut bytes): (String, Vec<u8>) = (row.get(0), row.get(2));
         // The bytes are encrypted if the name is.
@@ -205,6 +212,7 @@ impl ClusterStore for PostgresLedger {
     async fn drop_files(&self, age: Duration) -> Result<(), StoreError> {
         let sql = "DELETE FROM hob.files
              WHERE stored_at < clock_timestamp() - make_interval(secs => $1)";
-        self.connections.query(Again::Harmless, sql, &[&age.as_secs_f64()]).await.map(drop)
+        let connections = self.connections.within(RowScope::All);
+        connections.query(Again::Harmless, sql, &[&age.as_secs_f64()]).await.map(drop)
     }
 }

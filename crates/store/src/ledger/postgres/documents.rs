@@ -21,7 +21,7 @@ impl DocumentStore for PostgresLedger {
                 let sql = "DELETE FROM hob.documents WHERE app = $1 AND id = $2 AND kind = $3
                      RETURNING true";
                 let values: [&(dyn ToSql + Sync); 3] = [&app.as_str(), &put(id), &kind.as_str()];
-                self.connections.query_one(Again::Never, sql, &values).await?
+                self.of_app(app).query_one(Again::Never, sql, &values).await?
             }
             DocumentChange::Replace { document, expected_body } => {
                 return self.replace_document(document, expected_body).await;
@@ -35,7 +35,7 @@ impl DocumentStore for PostgresLedger {
                 let (id, created_at) = (put(id), micros(*created_at));
                 let values: [&(dyn ToSql + Sync); 6] =
                     [&app.as_str(), &kind.as_str(), &id, &created_at, &input, &body];
-                self.connections.query_one(Again::Harmless, sql, &values).await?
+                self.of_app(app).query_one(Again::Harmless, sql, &values).await?
             }
         };
         Ok(row.is_some_and(|row| row.get(0)))
@@ -52,7 +52,7 @@ impl DocumentStore for PostgresLedger {
              ORDER BY created_at, id";
         let id = id.map(put);
         let values: [&(dyn ToSql + Sync); 3] = [&app.as_str(), &kind.as_str(), &id];
-        let rows = self.connections.query(Again::Harmless, sql, &values).await?;
+        let rows = self.of_app(app).query(Again::Harmless, sql, &values).await?;
         let document = |row: tokio_postgres::Row| {
             let text = |column: usize| self.texts.open(TextKind::Document, row.get(column));
             Ok(StoredDocument {
@@ -83,9 +83,10 @@ impl PostgresLedger {
         let StoredDocument { app, kind, id, created_at, input, body } = document;
         let [input, body] = [input, body].map(|text| self.document_text(text));
         let (id, created_at) = (put(id), micros(*created_at));
+        let scoped = self.of_app(app);
         let (app, kind) = (app.as_str(), kind.as_str());
         let (id, input, body) = (&*id, &input, &body);
-        self.connections
+        scoped
             .transaction(|client| async move {
                 let lock = "SELECT body FROM hob.documents
                      WHERE app = $1 AND kind = $2 AND id = $3 FOR UPDATE";

@@ -11,6 +11,7 @@ use tokio_postgres::AsyncMessage;
 
 use crate::postgres::StoreUrl;
 use crate::postgres::connections::connection_settings;
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::tls;
 
 /// The notification channel of all nodes.
@@ -56,6 +57,7 @@ async fn run_until_disconnected(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let sending = async {
         client.batch_execute(&connection_settings()).await.map_err(text)?;
+        client.batch_execute(&RowScope::Shared.for_connection()).await.map_err(text)?;
         client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(text)?;
         tell(ClusterEvent::Connected);
         let heartbeat = client.prepare(HEARTBEAT).await.map_err(text)?;

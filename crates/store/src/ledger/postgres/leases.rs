@@ -12,6 +12,7 @@ use super::fences::fence;
 use super::session_rows::key;
 use super::turns::interrupt;
 use crate::postgres::connections::{Again, Client, Connections, Values};
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text_cipher::TextCipher;
 use crate::values::{app_name, damaged};
 
@@ -25,14 +26,16 @@ impl NodeStore for PostgresLedger {
             }
             NodeEvent::Left => "DELETE FROM hob.nodes WHERE id = $1",
         };
-        self.connections.query(Again::Harmless, sql, &[&node.as_str()]).await.map(drop)
+        let connections = self.connections.within(RowScope::Shared);
+        connections.query(Again::Harmless, sql, &[&node.as_str()]).await.map(drop)
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
         let sql = "SELECT id,
                  extract(epoch FROM clock_timestamp() - heartbeat_at)::double precision
              FROM hob.nodes ORDER BY id";
-        let rows = self.connections.query(Again::Harmless, sql, &[]).await?;
+        let connections = self.connections.within(RowScope::Shared);
+        let rows = connections.query(Again::Harmless, sql, &[]).await?;
         let node = |row: &tokio_postgres::Row| {
             let id = NodeId::stored(row.get(0)).ok_or_else(|| damaged("a node's id"))?;
             let age = Duration::try_from_secs_f64(row.get(1)).unwrap_or_default();
@@ -58,6 +61,7 @@ pub(super) async fn acquire(
     let texts = &ledger.texts;
     ledger
         .connections
+        .within(RowScope::All)
         .transaction(|client| async move {
             acquire_locked(&client, texts, id, node, lease_timeout, now).await
         })
@@ -65,10 +69,10 @@ pub(super) async fn acquire(
 }
 
 /// Releases a lease. Not retried: the second attempt would find the lease already released.
-pub(super) async fn release(connections: &Connections, lease: &Lease) -> Result<(), StoreError> {
+pub(super) async fn release(ledger: &PostgresLedger, lease: &Lease) -> Result<(), StoreError> {
     let sql = "UPDATE hob.heads SET holder = NULL WHERE session = $1 AND fence = $2 RETURNING 1";
     let values: Values<'_> = &[&key(&lease.session), &fence(lease)];
-    let released = connections.query_one(Again::Never, sql, values).await?;
+    let released = ledger.of_app(&lease.app).query_one(Again::Never, sql, values).await?;
     released.map(drop).ok_or(StoreError::Lost)
 }
 
@@ -81,6 +85,7 @@ async fn live_holder(
     let sql = "SELECT n.id FROM hob.heads h JOIN hob.nodes n ON n.id = h.holder
          WHERE h.session = $1 AND n.heartbeat_at > clock_timestamp() - make_interval(secs => $2)";
     let values: Values<'_> = &[&key(id), &lease_timeout.as_secs_f64()];
+    let connections = connections.within(RowScope::All);
     let row = connections.query_one(Again::Harmless, sql, values).await?;
     Ok(row.and_then(|row| NodeId::stored(row.get(0))))
 }
@@ -118,8 +123,12 @@ async fn acquire_locked(
     let sql = "UPDATE hob.heads SET fence = fence + 1, holder = $2 WHERE session = $1
          RETURNING fence";
     let statement = client.prepare_cached(sql).await?;
-    let taken = client.query_one(&statement, &[&session, &node.as_str()]).await?;
-    let fence = taken.get::<_, i64>(0) as u64;
+    // The session's app is known now: everything is written within its scope.
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&session, &node.as_str()];
+    let scope = RowScope::App(app.as_str());
+    let (entered, taken) =
+        tokio::join!(biased; scope.enter(client), client.query_one(&statement, &values));
+    let fence = entered.and(taken)?.get::<_, i64>(0) as u64;
     let interrupted = interrupt(client, texts, session, app.as_str(), now).await?;
     Ok(Ok(LeaseOutcome::Acquired(Lease { app, session: id.clone(), fence }, interrupted)))
 }

@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use super::PostgresLedger;
 use super::session_rows::{SESSION, TURN, event, key, session, turn, usage as usage_columns};
-use crate::postgres::connections::{Again, Connections, Values};
+use crate::postgres::connections::{Again, Values};
 use crate::postgres::text_cipher::TextCipher;
 use crate::values::{app_name, day, micros};
 
@@ -26,9 +26,14 @@ pub(super) async fn list(
     ledger: &PostgresLedger,
     filter: &SessionFilter,
 ) -> Result<Vec<Session>, StoreError> {
+    let app = match filter {
+        SessionFilter::App(app) => Some(app),
+        _ => None,
+    };
+    let connections = ledger.of_app_or_all(app);
     let read = async |condition: &str, values: Values<'_>| {
         let sql = format!("{SESSION} WHERE {condition} ORDER BY s.created_at, s.id");
-        let rows = ledger.connections.query(Again::Harmless, &sql, values).await?;
+        let rows = connections.query(Again::Harmless, &sql, values).await?;
         rows.iter().map(|row| session(row, &ledger.texts)).collect()
     };
     match filter {
@@ -86,7 +91,7 @@ pub(super) async fn events(
          ) e ON e.bytes <= {MAX_EVENT_PAGE_BYTES} OR e.place = 1
          WHERE s.id = $1 AND s.app = $2 ORDER BY e.seq"
     );
-    let rows = rows_of_session(&ledger.connections, &sql, app, id, &values).await?;
+    let rows = rows_of_session(ledger, &sql, app, id, &values).await?;
     let event = |row: &Row| event(row, &ledger.texts);
     rows.map(|rows| rows.iter().map(event).collect()).transpose()
 }
@@ -112,7 +117,7 @@ pub(super) async fn turns(
              SELECT {TURN} FROM hob.turns WHERE session = s.id AND {condition}
          ) t ON true WHERE s.id = $1 AND s.app = $2 ORDER BY t.number"
     );
-    let rows = rows_of_session(&ledger.connections, &sql, app, id, &values).await?;
+    let rows = rows_of_session(ledger, &sql, app, id, &values).await?;
     let turn = |row: &Row| turn(row, &ledger.texts);
     rows.map(|rows| rows.iter().map(turn).collect()).transpose()
 }
@@ -120,16 +125,16 @@ pub(super) async fn turns(
 /// Runs a statement that tells whether a session exists and what it contains: without contents, one
 /// row of nulls stands for the session. Returns the contents; `None` if there is no such session.
 async fn rows_of_session(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     sql: &str,
     app: &AppName,
     id: &SessionId,
     values: &[i64],
 ) -> Result<Option<Vec<Row>>, StoreError> {
-    let (id, app) = (key(id), app.as_str());
-    let mut all: Vec<&(dyn ToSql + Sync)> = vec![&id, &app];
+    let (id, name) = (key(id), app.as_str());
+    let mut all: Vec<&(dyn ToSql + Sync)> = vec![&id, &name];
     all.extend(values.iter().map(|value| value as &(dyn ToSql + Sync)));
-    let mut rows = connections.query(Again::Harmless, sql, &all).await?;
+    let mut rows = ledger.of_app(app).query(Again::Harmless, sql, &all).await?;
     if rows.is_empty() {
         return Ok(None);
     }
@@ -139,7 +144,7 @@ async fn rows_of_session(
 
 /// Returns usage by day and app.
 pub(super) async fn usage(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     first: Timestamp,
     last: Option<Timestamp>,
     app: Option<&AppName>,
@@ -164,7 +169,8 @@ pub(super) async fn usage(
             usage: usage_columns(row, 0),
         })
     };
-    connections.query(Again::Harmless, &sql, values).await?.iter().map(of_day).collect()
+    let rows = ledger.of_app_or_all(app).query(Again::Harmless, &sql, values).await?;
+    rows.iter().map(of_day).collect()
 }
 
 /// Returns a number within the range of the database's type.

@@ -21,7 +21,8 @@ use super::leases;
 use super::session_lists;
 use super::session_rows::{SESSION, id as session_id, key, number, session as session_row};
 use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
-use crate::postgres::connections::{Again, Connections, Values};
+use crate::postgres::connections::{Again, Scoped, Values};
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::put;
 use crate::postgres::text_cipher::TextKind;
 use crate::values::{day, hashed_key, micros};
@@ -65,10 +66,10 @@ impl SessionStore for PostgresLedger {
             &node.as_str(),
         ];
         let refused = if limits == OpenLimits::default() {
-            self.connections.query(Again::Never, CREATE, values).await?;
+            self.of_app(&session.app).query(Again::Never, CREATE, values).await?;
             None
         } else {
-            create_within(&self.connections, limits, session.app.as_str(), values).await?
+            create_within(self, limits, &session.app, values).await?
         };
         let lease = Lease { app: session.app.clone(), session: session.id.clone(), fence: 1 };
         Ok(refused.unwrap_or(Created::Made(lease)))
@@ -85,13 +86,13 @@ impl SessionStore for PostgresLedger {
     }
 
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
-        leases::release(&self.connections, lease).await
+        leases::release(self, lease).await
     }
 
     async fn session(&self, app: &AppName, id: &SessionId) -> Result<Option<Session>, StoreError> {
         let sql = format!("{SESSION} WHERE s.id = $1 AND s.app = $2");
         let values: Values<'_> = &[&key(id), &app.as_str()];
-        let row = self.connections.query_one(Again::Harmless, &sql, values).await?;
+        let row = self.of_app(app).query_one(Again::Harmless, &sql, values).await?;
         row.as_ref().map(|row| session_row(row, &self.texts)).transpose()
     }
 
@@ -106,7 +107,7 @@ impl SessionStore for PostgresLedger {
         request: &TurnRequest,
         now: Timestamp,
     ) -> Result<Option<Accepted>, StoreError> {
-        self.connections
+        self.of_app(app)
             .transaction(|client| async move {
                 accept(&client, &self.texts, app.as_str(), id, request, now).await
             })
@@ -122,7 +123,7 @@ impl SessionStore for PostgresLedger {
         let sql = "SELECT number, request_digest FROM hob.turns
              WHERE session = $1 AND app = $2 AND idempotency_key = $3";
         let values: Values<'_> = &[&key(id), &app.as_str(), &hashed_key(&idempotency.key)];
-        let found = self.connections.query_one(Again::Harmless, sql, values).await?;
+        let found = self.of_app(app).query_one(Again::Harmless, sql, values).await?;
         Ok(found.map(|row| match row.get::<_, Option<String>>(1).as_deref() {
             Some(known) if known == put(&idempotency.digest) => Repeat::Same(number(&row, 0)),
             _ => Repeat::OtherRequest,
@@ -133,7 +134,7 @@ impl SessionStore for PostgresLedger {
         let sql = "UPDATE hob.heads SET agent_session = $2 WHERE session = $1 AND fence = $3
              RETURNING 1";
         let values: Values<'_> = &[&key(&lease.session), &put(name), &fence(lease)];
-        let kept = self.connections.query_one(Again::Harmless, sql, values).await?;
+        let kept = self.of_app(&lease.app).query_one(Again::Harmless, sql, values).await?;
         kept.map(drop).ok_or(StoreError::Lost)
     }
 
@@ -145,7 +146,7 @@ impl SessionStore for PostgresLedger {
     ) -> Result<bool, StoreError> {
         let values: Values<'_> =
             &[&key(&lease.session), &i64::from(index), &micros(now), &fence(lease)];
-        let row = self.connections.query_one(Again::Never, START, values).await?;
+        let row = self.of_app(&lease.app).query_one(Again::Never, START, values).await?;
         row.map(|row| row.get(0)).ok_or(StoreError::Lost)
     }
 
@@ -159,7 +160,7 @@ impl SessionStore for PostgresLedger {
         let (kinds, turns, bodies) = (&columns.kinds, &columns.turns, &columns.bodies);
         let values: Values<'_> =
             &[&key(&lease.session), &micros(now), kinds, turns, bodies, &Some(fence(lease))];
-        let row = self.connections.query_one(Again::Never, APPEND, values).await?;
+        let row = self.of_app(&lease.app).query_one(Again::Never, APPEND, values).await?;
         row.map(|row| numbered(row.get(0), events, now)).ok_or(StoreError::Lost)
     }
 
@@ -197,7 +198,7 @@ impl SessionStore for PostgresLedger {
             &i64::from(ending.state.is_failure()),
             &fence(lease),
         ];
-        let row = self.connections.query_one(Again::Never, END, values).await?;
+        let row = self.of_app(&lease.app).query_one(Again::Never, END, values).await?;
         let first: Option<i64> = row.ok_or(StoreError::Lost)?.get(0);
         Ok(first.map(|first| numbered(first, ending.events, now)))
     }
@@ -228,6 +229,7 @@ impl SessionStore for PostgresLedger {
     ) -> Result<bool, StoreError> {
         let event = &event;
         self.connections
+            .within(RowScope::All)
             .transaction(|client| async move {
                 close(&client, &self.texts, id, event.clone(), now).await
             })
@@ -235,7 +237,7 @@ impl SessionStore for PostgresLedger {
     }
 
     async fn delete_sessions(&self, filter: &DeleteFilter) -> Result<Vec<SessionId>, StoreError> {
-        delete(&self.connections, filter).await
+        delete(self, filter).await
     }
 
     async fn usage(
@@ -244,12 +246,12 @@ impl SessionStore for PostgresLedger {
         last: Option<Timestamp>,
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError> {
-        session_lists::usage(&self.connections, first, last, app).await
+        session_lists::usage(self, first, last, app).await
     }
 
     async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
         let app = turn.app.as_str();
-        self.connections
+        self.of_app(&turn.app)
             .transaction(|client| async move {
                 if let Some(turn) = &turn.outbox {
                     let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
@@ -274,7 +276,8 @@ impl SessionStore for PostgresLedger {
              ) SELECT id, app, body FROM taken ORDER BY id";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let values: Values<'_> = &[&limit, &self.outbox_taker, &set_aside];
-        let rows = self.connections.query(Again::Harmless, sql, values).await?;
+        let connections = self.connections.within(RowScope::All);
+        let rows = connections.query(Again::Harmless, sql, values).await?;
         // A row that this key does not open is left where it is, and does not keep the others back.
         let item = |row: &tokio_postgres::Row| {
             let body = self.texts.open(TextKind::Outbox, row.get(2)).ok()?;
@@ -285,7 +288,8 @@ impl SessionStore for PostgresLedger {
 
     async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
         let sql = "DELETE FROM hob.outbox WHERE id = ANY ($1::bigint[])";
-        self.connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
+        let connections = self.connections.within(RowScope::All);
+        connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
     }
 }
 
@@ -294,12 +298,15 @@ impl SessionStore for PostgresLedger {
 /// Serialised by locks: counting and adding are one step. All callers take the locks in this order, which rules out
 /// deadlocks.
 async fn create_within(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     limits: OpenLimits,
-    app: &str,
+    app: &AppName,
     values: Values<'_>,
 ) -> Result<Option<Created>, StoreError> {
     let (for_all, for_app) = (limits.all > 0, limits.app > 0);
+    // The sessions of all apps are counted only for the limit of all.
+    let connections = ledger.of_app_or_all((!for_all).then_some(app));
+    let app = app.as_str();
     connections
         .transaction(|client| async move {
             let lock = "SELECT CASE WHEN $1 THEN pg_advisory_xact_lock(1751080050) END";
@@ -314,7 +321,11 @@ async fn create_within(
             if let Some(refusal) = limits.refusal(of_app, of_all) {
                 return Ok(Some(refusal));
             }
-            client.execute(&client.prepare_cached(CREATE).await?, values).await?;
+            let create = client.prepare_cached(CREATE).await?;
+            let scope = RowScope::App(app);
+            let (entered, created) =
+                tokio::join!(biased; scope.enter(&client), client.execute(&create, values));
+            entered.and(created)?;
             Ok(None)
         })
         .await
@@ -322,7 +333,7 @@ async fn create_within(
 
 /// Deletes the sessions that pass a filter, and returns their ids.
 async fn delete(
-    connections: &Connections,
+    ledger: &PostgresLedger,
     filter: &DeleteFilter,
 ) -> Result<Vec<SessionId>, StoreError> {
     match filter {
@@ -333,6 +344,7 @@ async fn delete(
                 "DELETE FROM hob.documents WHERE kind = 'session' AND created_at < $1
                      AND id NOT IN (SELECT replace(session::text, '-', '') FROM hob.heads)",
             ];
+            let connections = ledger.connections.within(RowScope::All);
             delete_where(connections, "closed_at < $1", &[&micros(*then)], &also).await
         }
         DeleteFilter::App(app) => {
@@ -343,7 +355,7 @@ async fn delete(
                 "DELETE FROM hob.files WHERE app = $1",
                 "DELETE FROM hob.pace WHERE app = $1",
             ];
-            delete_where(connections, "app = $1", &[&app.as_str()], &also).await
+            delete_where(ledger.of_app(app), "app = $1", &[&app.as_str()], &also).await
         }
     }
 }
@@ -351,7 +363,7 @@ async fn delete(
 /// Deletes the sessions whose heads meet a condition with everything they contain, and runs the statements in `also`.
 /// The heads are locked first, so that nothing can be added to a session while it is deleted.
 async fn delete_where(
-    connections: &Connections,
+    connections: Scoped<'_>,
     condition: &str,
     values: Values<'_>,
     also: &[&str],

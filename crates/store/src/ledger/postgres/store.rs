@@ -1,9 +1,10 @@
 //! The ledger in a PostgreSQL database: connecting, and the state of the server.
 
-use hob_domain::{DataKey, StoreError};
+use hob_domain::{AppName, DataKey, StoreError};
 
-use crate::postgres::connections::{self, Connections, Limits, Trouble};
+use crate::postgres::connections::{self, Connections, Limits, Scoped, Trouble};
 use crate::postgres::migrations::{self, VERSION};
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text_cipher::TextCipher;
 use crate::postgres::{ConnectError, Encryption, StoreUrl, connect, connect_failed};
 
@@ -45,22 +46,35 @@ impl PostgresLedger {
         Ok(PostgresLedger { connections, texts, url: url.clone(), outbox_taker })
     }
 
-    /// Returns the rows of a statement that only reads.
+    /// Returns the connections for the rows of one app.
+    pub(super) fn of_app<'a>(&'a self, app: &'a AppName) -> Scoped<'a> {
+        self.connections.within(RowScope::App(app.as_str()))
+    }
+
+    /// Returns the connections for the rows of one app, or for all rows if none is named.
+    pub(super) fn of_app_or_all<'a>(&'a self, app: Option<&'a AppName>) -> Scoped<'a> {
+        let scope = app.map_or(RowScope::All, |app| RowScope::App(app.as_str()));
+        self.connections.within(scope)
+    }
+
+    /// Returns the rows of a statement of a migration that only reads.
     pub(crate) async fn read_rows(
         &self,
         sql: &str,
         values: connections::Values<'_>,
     ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
-        self.connections.query(connections::Again::Harmless, sql, values).await
+        let connections = self.connections.within(RowScope::All);
+        connections.query(connections::Again::Harmless, sql, values).await
     }
 
-    /// Runs a statement that has the same effect when it runs twice.
+    /// Runs a statement of a migration that has the same effect when it runs twice.
     pub(crate) async fn write_rows(
         &self,
         sql: &str,
         values: connections::Values<'_>,
     ) -> Result<(), StoreError> {
-        self.connections.query(connections::Again::Harmless, sql, values).await.map(drop)
+        let connections = self.connections.within(RowScope::All);
+        connections.query(connections::Again::Harmless, sql, values).await.map(drop)
     }
 
     /// Reads the state of a server without changing anything.
@@ -71,6 +85,7 @@ impl PostgresLedger {
             .map_err(|trouble| connect_failed(url, &trouble))?;
         let ask = async {
             let row = client.query_one("SELECT current_setting('server_version')", &[]).await?;
+            client.batch_execute(&RowScope::Shared.for_connection()).await?;
             let schema = migrations::version(&client).await?;
             let nodes = match schema {
                 Some(VERSION) => {
@@ -90,6 +105,8 @@ impl PostgresLedger {
         let failed = |trouble: Trouble| connect_failed(url, &trouble);
         let connections = Connections::new(url, Limits::default())?;
         let client = connections.one().await.map_err(failed)?;
+        let scoped = client.batch_execute(&RowScope::All.for_connection()).await;
+        scoped.map_err(|error| failed(Trouble::of(&error)))?;
         let sql = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'hob' ORDER BY 1";
         let names = client.query(sql, &[]).await.map_err(|error| failed(Trouble::of(&error)))?;
         let mut rows = Vec::new();

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::session_rows::{key, number};
 use crate::postgres::connections::Client;
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::{put, take};
 use crate::postgres::text_cipher::{TextCipher, TextKind};
 use crate::values::{UsageColumns, day, files_to_json, hashed_key, micros, time};
@@ -212,7 +213,11 @@ pub(super) async fn close(
         return Ok(false);
     };
     let end = UnansweredEnd::SESSION_CLOSED;
-    let mut last = end_unanswered(client, session, end, now).await?;
+    // The session's app is known now: the rest is written within its scope.
+    let scope = RowScope::App(head.get(0));
+    let (entered, ended) =
+        tokio::join!(biased; scope.enter(client), end_unanswered(client, session, end, now));
+    let mut last = entered.and(ended)?;
     let cancelled = last.len();
     last.push(event);
     if cancelled > 0 {

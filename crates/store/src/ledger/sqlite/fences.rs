@@ -6,10 +6,15 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use crate::sqlite::failed;
 
-/// Refuses a write under a lease that is not the latest.
+/// Refuses a write under a lease that is not the latest, or that names another app than the session's.
 pub(super) fn check(transaction: &Transaction<'_>, lease: &Lease) -> Result<(), StoreError> {
-    match fence(transaction, &lease.session)? {
-        Some(fence) if fence == lease.fence => Ok(()),
+    let values = [lease.session.as_str(), lease.app.as_str()];
+    let fence: Option<i64> = transaction
+        .prepare_cached("SELECT fence FROM sessions WHERE id = ?1 AND app = ?2")
+        .and_then(|mut s| s.query_row(values, |row| row.get(0)).optional())
+        .map_err(failed)?;
+    match fence {
+        Some(fence) if fence as u64 == lease.fence => Ok(()),
         _ => Err(StoreError::Lost),
     }
 }

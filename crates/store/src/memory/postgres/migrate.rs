@@ -9,7 +9,7 @@ use super::migrate_rows::{decrypt_row, put_rows};
 use super::rows::ask;
 use super::{PostgresMemory, migrate_turns, vectors};
 use crate::migrate::{Analyse, Cell, Cells, Endpoint, MemoryPart, MigratedTurn, Row, TargetState};
-use crate::postgres::connections::Client;
+use crate::postgres::connections::{Again, Client};
 
 /// A memory in a database, and the function that analyses the turns that arrive.
 pub(crate) struct MemoryOnServer {
@@ -85,7 +85,7 @@ impl Endpoint<MemoryPart> for MemoryOnServer {
         let sql = format!("SELECT {columns} FROM {table} {condition} ORDER BY {key} LIMIT {limit}");
         let values: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
             after_values.iter().map(|value| value as _).collect();
-        let found = self.memory.read(&sql, &values).await?;
+        let found = self.memory.of_all().query(Again::Harmless, &sql, &values).await?;
         let cipher = &self.memory.cipher;
         let mut rows = found
             .iter()
@@ -112,7 +112,7 @@ impl Endpoint<MemoryPart> for MemoryOnServer {
         let (_, table, key) = reading(part);
         let order = key.replace(", ", " DESC, ");
         let sql = format!("SELECT {key} FROM {table} ORDER BY {order} DESC LIMIT 1");
-        let found = self.memory.read(&sql, &[]).await?;
+        let found = self.memory.of_all().query(Again::Harmless, &sql, &[]).await?;
         let cells = |row: &SqlRow| {
             (0..row.len()).map(|column| Cell::Number(row.get(column))).collect::<Row>()
         };
@@ -137,7 +137,7 @@ impl Endpoint<MemoryPart> for MemoryOnServer {
         ]
         .map(|table| format!("EXISTS (SELECT 1 FROM hob.memory_{table})"));
         let sql = format!("SELECT moving, {} FROM hob.memory_state", used.join(" OR "));
-        let rows = self.memory.read(&sql, &[]).await?;
+        let rows = self.memory.of_all().query(Again::Harmless, &sql, &[]).await?;
         let state = rows.first().map(|row| (row.get::<_, bool>(0), row.get::<_, bool>(1)));
         Ok(match state {
             Some((true, _)) => TargetState::PartiallyMigrated,
@@ -152,7 +152,7 @@ impl Endpoint<MemoryPart> for MemoryOnServer {
             return Ok(());
         }
         self.memory
-            .connections
+            .of_all()
             .long_transaction(|client| async move {
                 ask(&client, "UPDATE hob.memory_state SET moving = true", &[]).await?;
                 clear(&client).await
@@ -161,7 +161,7 @@ impl Endpoint<MemoryPart> for MemoryOnServer {
     }
 
     async fn clear(&self) -> Result<(), StoreError> {
-        self.memory.connections.long_transaction(|client| async move { clear(&client).await }).await
+        self.memory.of_all().long_transaction(|client| async move { clear(&client).await }).await
     }
 
     /// Sets the sequences, so that new rows get numbers after those that have arrived.
@@ -178,7 +178,7 @@ impl Endpoint<MemoryPart> for MemoryOnServer {
 
     async fn complete(&self) -> Result<(), StoreError> {
         self.memory
-            .connections
+            .of_all()
             .long_transaction(|client| async move {
                 // The first queries need statistics for good plans.
                 for table in memory_tables(&client).await? {
@@ -219,7 +219,7 @@ impl MemoryOnServer {
     /// Runs a query that may read all rows.
     async fn query_slowly(&self, sql: &str) -> Result<Vec<SqlRow>, StoreError> {
         self.memory
-            .connections
+            .of_all()
             .long_transaction(|client| async move { ask(&client, sql, &[]).await })
             .await
     }
@@ -234,7 +234,7 @@ impl MemoryOnServer {
         let (cipher, turns) = (&*self.memory.cipher, &turns[..]);
         let newest = self
             .memory
-            .connections
+            .of_all()
             .long_transaction(
                 |client| async move { migrate_turns::put(&client, cipher, turns).await },
             )
@@ -253,7 +253,7 @@ impl MemoryOnServer {
         }
         let (cipher, kinds) = (&*self.memory.cipher, &kinds);
         self.memory
-            .connections
+            .of_all()
             .long_transaction(|client| async move {
                 for (kind, vectors) in kinds {
                     vectors::save(&client, cipher, VectorKind(*kind), vectors).await?;

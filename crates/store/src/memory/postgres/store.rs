@@ -23,7 +23,10 @@ use super::exclusive_lock::{self, ExclusiveLock};
 use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
-use crate::postgres::connections::{Again, Connections, Limits, PlanCache, Trouble, Values};
+use crate::postgres::connections::{
+    Again, Connections, Limits, PlanCache, Scoped, Trouble, Values,
+};
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::{put, take};
 use crate::postgres::{ConnectError, Encryption, StoreUrl, connect, connect_failed};
 use crate::values::time;
@@ -105,9 +108,12 @@ impl PostgresMemory {
             exclusive_lock::IS_LOCKED
         );
         let is_encrypted = encryption == Encryption::On;
+        let begin = format!("BEGIN; {}", RowScope::Shared.for_transaction());
         let agree = async {
+            client.batch_execute(&begin).await?;
             client.execute(insert, &[&is_encrypted, &&cipher.check()[..]]).await?;
-            client.query_one(&select, &[]).await
+            let row = client.query_one(&select, &[]).await?;
+            client.batch_execute("COMMIT").await.map(|()| row)
         };
         let row = agree.await.map_err(|error| connect_failed(url, &Trouble::of(&error)))?;
         drop(client);
@@ -134,26 +140,33 @@ impl PostgresMemory {
         ExclusiveLock::acquire(&self.connections, timeout).await
     }
 
-    pub(super) async fn read(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreError> {
-        self.connections.query(Again::Harmless, sql, values).await
+    /// Returns the connections for the rows of one principal.
+    fn of_principal<'a>(&'a self, principal: &'a Principal) -> Scoped<'a> {
+        self.connections.within(RowScope::of_principal(principal.as_str()))
     }
 
-    /// Runs a statement that may be repeated.
+    /// Returns the connections for the rows of all principals.
+    pub(super) fn of_all(&self) -> Scoped<'_> {
+        self.connections.within(RowScope::All)
+    }
+
+    /// Runs a statement for all principals that may be repeated.
     pub(super) async fn write_again(
         &self,
         sql: &str,
         values: Values<'_>,
     ) -> Result<(), StoreError> {
-        self.read(sql, values).await.map(drop)
+        self.of_all().query(Again::Harmless, sql, values).await.map(drop)
     }
 
     async fn read_records(
         &self,
+        connections: Scoped<'_>,
         rest: &str,
         values: Values<'_>,
     ) -> Result<Vec<Record>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM {TABLES} {rest}");
-        records(&self.cipher, &self.read(&sql, values).await?)
+        records(&self.cipher, &connections.query(Again::Harmless, &sql, values).await?)
     }
 
     /// Takes a step of the merge. If it fails, the next one repeats it. After a large batch the
@@ -163,6 +176,7 @@ impl PostgresMemory {
         let connections = self.connections.clone();
         let step = async move {
             let step = connections
+                .within(RowScope::All)
                 .transaction(|client| async move { merge::step(&client, stored, newest).await });
             let _ = step.await;
         };
@@ -194,7 +208,7 @@ impl MemoryStore for PostgresMemory {
         let (cipher, speaker) = (&*self.cipher, principal.as_str());
         let (turns, marks) = (&turns[..], &marks[..]);
         let (outcomes, newest) = self
-            .connections
+            .of_principal(principal)
             .transaction(|client| async move {
                 store_turns::store(&client, cipher, speaker, turns, marks).await
             })
@@ -224,7 +238,7 @@ impl MemoryStore for PostgresMemory {
             (&cipher.encrypt_id(old), &cipher.hash_name(Name::Turn, old.as_str()));
         let turns = &[turn][..];
         let outcome = self
-            .connections
+            .of_principal(principal)
             .transaction(|client| async move {
                 lock(&client).await?;
                 let sql = "SELECT 1 FROM hob.memory_turns WHERE speaker = $1 AND id_key = $2";
@@ -261,7 +275,13 @@ impl MemoryStore for PostgresMemory {
 
     async fn forget(&self, step: Forgetting) -> Result<usize, StoreError> {
         let (cipher, step) = (&*self.cipher, &step);
-        self.connections
+        let connections = match step {
+            Forgetting::Hide { principal, .. }
+            | Forgetting::Restore { principal, .. }
+            | Forgetting::RemovePrincipal(principal) => self.of_principal(principal),
+            Forgetting::Erase { .. } => self.of_all(),
+        };
+        connections
             .long_transaction(|client| async move { forget::forget(&client, cipher, step).await })
             .await?
     }
@@ -274,7 +294,7 @@ impl MemoryStore for PostgresMemory {
     ) -> Result<CandidateSet, StoreError> {
         let (cipher, codes, speaker) = (&*self.cipher, &*self.codes, principal.as_str());
         let query = &query;
-        self.connections
+        self.of_principal(principal)
             .snapshot(|client| async move {
                 let search = CandidateSearch { client: &client, cipher, codes, speaker, query };
                 search.candidates(scope).await
@@ -288,24 +308,24 @@ impl MemoryStore for PostgresMemory {
         selection: TurnSelection,
     ) -> Result<Vec<Record>, StoreError> {
         let (cipher, speaker) = (&*self.cipher, principal.as_str());
+        let connections = self.of_principal(principal);
         let in_project = "WHERE t.project =
              (SELECT id FROM hob.memory_projects WHERE speaker = $1 AND root_key = $2)";
         match selection {
             TurnSelection::Id(id) => {
                 let key = cipher.hash_name(Name::Turn, id.as_str());
                 let rest = "WHERE t.speaker = $1 AND t.id_key = $2";
-                self.read_records(rest, &[&speaker, &key]).await
+                self.read_records(connections, rest, &[&speaker, &key]).await
             }
             TurnSelection::Numbers(seqs) => {
                 let rest = "JOIN unnest($2::bigint[]) WITH ORDINALITY u (seq, place)
                          ON u.seq = t.seq
                      WHERE t.speaker = $1 ORDER BY u.place";
-                self.read_records(rest, &[&speaker, &seqs]).await
+                self.read_records(connections, rest, &[&speaker, &seqs]).await
             }
             TurnSelection::Window(window) => {
                 let window = &window;
-                let rows = self
-                    .connections
+                let rows = connections
                     .snapshot(|client| async move {
                         rows::timeline(&client, cipher, speaker, window).await
                     })
@@ -319,7 +339,8 @@ impl MemoryStore for PostgresMemory {
                      ORDER BY t.at DESC, t.seq DESC LIMIT $3"
                 );
                 let key = self.project_key(&project);
-                self.read_records(&rest, &[&speaker, &key, &(limit as i64)]).await
+                let values: Values<'_> = &[&speaker, &key, &(limit as i64)];
+                self.read_records(connections, &rest, values).await
             }
             TurnSelection::Facts { project, of_agents, limit } => {
                 let rest = format!(
@@ -328,7 +349,8 @@ impl MemoryStore for PostgresMemory {
                      ORDER BY t.ts DESC, t.seq DESC LIMIT $3"
                 );
                 let key = self.project_key(&project);
-                self.read_records(&rest, &[&speaker, &key, &(limit as i64), &of_agents]).await
+                let values: Values<'_> = &[&speaker, &key, &(limit as i64), &of_agents];
+                self.read_records(connections, &rest, values).await
             }
         }
     }
@@ -343,7 +365,8 @@ impl MemoryStore for PostgresMemory {
         let speaker = principal.as_str();
         let except = self.cipher.hash_name(Name::Session, except.unwrap_or_default());
         let values: Values<'_> = &[&speaker, &self.project_key(project), &except, &(limit as i64)];
-        let rows = self.read(LATEST_SESSIONS, values).await?;
+        let connections = self.of_principal(principal);
+        let rows = connections.query(Again::Harmless, LATEST_SESSIONS, values).await?;
         rows.iter().map(|row| outline(&self.cipher, speaker, row)).collect()
     }
 
@@ -353,7 +376,8 @@ impl MemoryStore for PostgresMemory {
         name: &str,
     ) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT root FROM hob.memory_projects WHERE speaker = $1";
-        let rows = self.read(sql, &[&principal.as_str()]).await?;
+        let connections = self.of_principal(principal);
+        let rows = connections.query(Again::Harmless, sql, &[&principal.as_str()]).await?;
         let root = |row: &Row| self.cipher.decrypt_name(Name::Project, row.get(0));
         let mut roots: Vec<String> = rows.iter().map(root).collect::<Result<_, _>>()?;
         roots.retain(|root| root == name || root.rsplit('/').next() == Some(name));
@@ -363,23 +387,26 @@ impl MemoryStore for PostgresMemory {
 
     async fn page(&self, filter: &PageFilter, limit: usize) -> Result<Vec<Record>, StoreError> {
         let limit = limit as i64;
-        let (speaker, after) = match filter {
-            PageFilter::All { after } => (None, after),
-            PageFilter::Of { principal, after } => (Some(principal.as_str()), after),
+        let (connections, speaker, after) = match filter {
+            PageFilter::All { after } => (self.of_all(), None, after),
+            PageFilter::Of { principal, after } => {
+                (self.of_principal(principal), Some(principal.as_str()), after)
+            }
             PageFilter::MaskedBefore(rules) => {
                 let rest = "WHERE t.rules < $1 LIMIT $2";
-                return self.read_records(rest, &[&(*rules as i32), &limit]).await;
+                let values: Values<'_> = &[&(*rules as i32), &limit];
+                return self.read_records(self.of_all(), rest, values).await;
             }
         };
         let rest = "WHERE t.seq > $1 AND ($2::text IS NULL OR t.speaker = $2)
              ORDER BY t.seq LIMIT $3";
-        self.read_records(rest, &[after, &speaker, &limit]).await
+        self.read_records(connections, rest, &[after, &speaker, &limit]).await
     }
 
     async fn remask(&self, changes: Vec<Remask>) -> Result<(), StoreError> {
         let (cipher, all) = (&*self.cipher, &changes[..]);
         let newest = self
-            .connections
+            .of_all()
             .transaction(|client| async move { remask::remask(&client, cipher, all).await })
             .await?;
         self.merge(changes.len(), newest).await;
@@ -394,7 +421,8 @@ impl MemoryStore for PostgresMemory {
                       WHERE speaker = $1 AND superseded_by IS NOT NULL),
                  (SELECT count(*) FROM hob.memory_forgotten WHERE speaker = $1)
              FROM hob.memory_sessions WHERE speaker = $1";
-        let rows = self.read(sql, &[&principal.as_str()]).await?;
+        let connections = self.of_principal(principal);
+        let rows = connections.query(Again::Harmless, sql, &[&principal.as_str()]).await?;
         let Some(row) = rows.first() else { return Ok(Counts::default()) };
         let count = |column: usize| row.get::<_, i64>(column).max(0) as u64;
         Ok(Counts {
@@ -409,7 +437,7 @@ impl MemoryStore for PostgresMemory {
     }
 
     async fn facets(&self, principal: &Principal) -> Result<Facets, StoreError> {
-        let speaker = principal.as_str();
+        let (connections, speaker) = (self.of_principal(principal), principal.as_str());
         let sql = "SELECT p.root, sum(s.turns)::bigint, max(s.ended) FROM hob.memory_sessions s
              JOIN hob.memory_projects p ON p.id = s.project WHERE s.speaker = $1
              GROUP BY p.id, p.root HAVING sum(s.turns) > 0";
@@ -420,12 +448,12 @@ impl MemoryStore for PostgresMemory {
                 last: when(row.get(2)),
             })
         };
-        let rows = self.read(sql, &[&speaker]).await?;
+        let rows = connections.query(Again::Harmless, sql, &[&speaker]).await?;
         let mut projects: Vec<ProjectFacet> = rows.iter().map(facet).collect::<Result<_, _>>()?;
         projects.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| a.root.cmp(&b.root)));
         let sql = "SELECT client, sum(turns)::bigint FROM hob.memory_sessions WHERE speaker = $1
              GROUP BY client HAVING sum(turns) > 0";
-        let rows = self.read(sql, &[&speaker]).await?;
+        let rows = connections.query(Again::Harmless, sql, &[&speaker]).await?;
         let mut clients: Vec<(String, u64)> =
             rows.iter().map(|row| (take(row.get(0)), row.get::<_, i64>(1) as u64)).collect();
         clients.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -436,7 +464,8 @@ impl MemoryStore for PostgresMemory {
         let paths: Vec<Vec<u8>> =
             marks.iter().map(|mark| self.cipher.hash_key(&mark.path)).collect();
         let sql = "SELECT path, size, modified FROM hob.memory_imports WHERE path = ANY($1)";
-        let rows = self.read(sql, &[&paths]).await?;
+        let connections = self.connections.within(RowScope::Shared);
+        let rows = connections.query(Again::Harmless, sql, &[&paths]).await?;
         let known: std::collections::HashSet<(Vec<u8>, i64, i64)> =
             rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
         let is_done = |(mark, path): &(ImportMark, Vec<u8>)| {
@@ -452,7 +481,7 @@ impl MemoryStore for PostgresMemory {
                  VALUES ($1, $2, $3) RETURNING id)
              DELETE FROM hob.memory_events WHERE id <= (SELECT id FROM noted) - 1000";
         let values: Values<'_> = &[&event.at.as_microsecond(), &put(&event.kind), &detail];
-        self.connections.query(Again::Never, sql, values).await.map(drop)
+        self.of_all().query(Again::Never, sql, values).await.map(drop)
     }
 
     async fn events(&self, limit: usize) -> Result<Vec<MaintenanceEvent>, StoreError> {
@@ -462,6 +491,7 @@ impl MemoryStore for PostgresMemory {
             let detail = String::from_utf8_lossy(&detail).into_owned();
             Ok(MaintenanceEvent { at: time(row.get(0)), kind: take(row.get(1)), detail })
         };
-        self.read(sql, &[&(limit as i64)]).await?.iter().map(event).collect()
+        let rows = self.of_all().query(Again::Harmless, sql, &[&(limit as i64)]).await?;
+        rows.iter().map(event).collect()
     }
 }

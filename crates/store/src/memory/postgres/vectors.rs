@@ -10,6 +10,7 @@ use super::batch::lock;
 use super::cipher::{Bits, Body, Cipher};
 use super::rows::{Opened, ask};
 use crate::postgres::connections::{Again, Client, Values};
+use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::put;
 
 /// One page of turns without a vector looks at this many turns.
@@ -21,7 +22,8 @@ impl VectorStore for PostgresMemory {
         let sql = "INSERT INTO hob.memory_kinds (name, width) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET width = $2 RETURNING id";
         let values: Values<'_> = &[&put(name), &(width as i64)];
-        let row = self.connections.query_one(Again::Harmless, sql, values).await?;
+        let connections = self.connections.within(RowScope::Shared);
+        let row = connections.query_one(Again::Harmless, sql, values).await?;
         Ok(VectorKind(row.map_or(0, |row| row.get(0))))
     }
 
@@ -34,14 +36,16 @@ impl VectorStore for PostgresMemory {
     ) -> Result<UnembeddedPage, StoreError> {
         // After the newest turn there is nothing to look at.
         let sql = "SELECT coalesce(max(seq), 0) FROM hob.memory_turns";
-        let highest: i64 = self.read(sql, &[]).await?.first().map_or(0, |row| row.get(0));
+        let rows = self.of_all().query(Again::Harmless, sql, &[]).await?;
+        let highest: i64 = rows.first().map_or(0, |row| row.get(0));
         let below = below.min(highest.saturating_add(1));
         let from = (below - PAGE_TURNS).max(above.saturating_add(1));
         let sql = "SELECT t.seq, t.speaker, t.body FROM hob.memory_turns t
              WHERE t.seq >= $1 AND t.seq < $2 AND NOT EXISTS
                  (SELECT 1 FROM hob.memory_model_vectors v WHERE v.seq = t.seq AND v.kind = $3)
              ORDER BY t.seq DESC LIMIT $4";
-        let rows = self.read(sql, &[&from, &below, &kind.0, &(limit as i64)]).await?;
+        let values: Values<'_> = &[&from, &below, &kind.0, &(limit as i64)];
+        let rows = self.of_all().query(Again::Harmless, sql, values).await?;
         let turn = |row: &tokio_postgres::Row| {
             let seq = row.get(0);
             let Opened { text, cue, .. } = Opened::new(&self.cipher, row.get(1), seq, row.get(2))?;
@@ -62,7 +66,7 @@ impl VectorStore for PostgresMemory {
         vectors: Vec<(i64, Vec<i8>)>,
     ) -> Result<(), StoreError> {
         let (cipher, vectors) = (&*self.cipher, &vectors[..]);
-        self.connections
+        self.of_all()
             .transaction(|client| async move { save(&client, cipher, kind, vectors).await })
             .await
     }
@@ -71,7 +75,7 @@ impl VectorStore for PostgresMemory {
         let sql = "SELECT coalesce((SELECT embedded FROM hob.memory_kinds WHERE id = $1), 0),
                  (SELECT coalesce(sum(turns), 0)::bigint FROM hob.memory_projects),
                  (SELECT coalesce(max(seq), 0) FROM hob.memory_turns)";
-        let rows = self.read(sql, &[&kind.0]).await?;
+        let rows = self.of_all().query(Again::Harmless, sql, &[&kind.0]).await?;
         let Some(row) = rows.first() else { return Ok(Embedded::default()) };
         let count = |column: usize| row.get::<_, i64>(column).max(0) as u64;
         Ok(Embedded { done: count(0), turns: count(1), newest: row.get(2) })
@@ -82,7 +86,7 @@ impl VectorStore for PostgresMemory {
         kind: VectorKind,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        self.connections
+        self.of_all()
             .transaction(|client| async move { drop_others(&client, kind, limit).await })
             .await
     }
