@@ -1,7 +1,7 @@
 //! Row-level security binds Hob's own role: a transaction sees and changes the rows of its scope, and none without one.
 
 use hob_domain::{AppFilter, AppStore};
-use hob_store::ConnectError;
+use hob_store::{ConnectError, PostgresLedger};
 
 use super::{connect, guide_example, open, server};
 
@@ -229,4 +229,9 @@ async fn role_without_policies_is_refused() {
     server.sql(&url, &guide_example("-- Another role for Hob").replace("new_role", &heir));
     let ledger = connect(&own).await.unwrap();
     assert_eq!(ledger.apps(AppFilter::All).await.unwrap(), []);
+    let state = PostgresLedger::look(&own.parse().unwrap()).await.unwrap();
+    assert!(!state.bypasses_row_security);
+    server.sql(&url, &format!("ALTER ROLE {heir} BYPASSRLS"));
+    let state = PostgresLedger::look(&own.parse().unwrap()).await.unwrap();
+    assert!(state.bypasses_row_security);
 }

@@ -12,6 +12,10 @@ use crate::{keys, memory};
 pub const FILE_FIX: &str = "do what the message says; `hob doctor --deep` looks for further damage, and transcripts of agents can be imported \
      again with `hob import`";
 
+/// What to do about a role that row-level security does not bind.
+const ROLE_FIX: &str =
+    "connect as an ordinary role that owns the tables (docs/postgresql.md, \"Row-level security\")";
+
 /// Checks that the ledger can be opened.
 pub fn check(settings: &Resolved) -> Check {
     match &settings.values.store_url {
@@ -70,6 +74,12 @@ fn database(url: &StoreUrl) -> Check {
         }
         Some(found) => {
             let text = format!("{server}, schema {found}; {} known nodes", state.nodes);
+            if state.bypasses_row_security {
+                let text = format!(
+                    "{text}; row-level security does not bind Hob's role, which is a superuser or has BYPASSRLS"
+                );
+                return check::warning("ledger", text, ROLE_FIX);
+            }
             check::passed("ledger", text)
         }
     }

@@ -113,6 +113,18 @@ fn app_commands_work_on_the_database() {
     assert_eq!(server().sql(&address(&api.home), left), "0");
 }
 
+#[test]
+fn doctor_warns_of_a_role_that_row_level_security_does_not_bind() {
+    let home = TestHome::new();
+    let superuser = server().database().replacen("//hob@", "//postgres@", 1);
+    home.configure(&format!("[store]\nurl = {superuser:?}\n"));
+    let running = home.serve();
+    let says = ledger(&home);
+    assert_eq!(says["verdict"], "warning", "{says}");
+    assert!(says["says"].as_str().unwrap().contains("superuser"), "{says}");
+    assert_eq!(running.stop().code(), Some(0));
+}
+
 /// The doctor describes the database, and the password is only in `config.toml`.
 #[test]
 fn doctor_checks_the_database_and_hides_its_password() {

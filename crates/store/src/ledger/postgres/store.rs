@@ -30,6 +30,8 @@ pub struct ServerState {
     pub known: u32,
     /// The number of nodes with a heartbeat in the last minute; 0 if the schema has another version.
     pub nodes: usize,
+    /// Whether Hob's role is a superuser or has `BYPASSRLS`, so that row-level security does not bind it.
+    pub bypasses_row_security: bool,
 }
 
 impl PostgresLedger {
@@ -84,7 +86,9 @@ impl PostgresLedger {
             .await
             .map_err(|trouble| connect_failed(url, &trouble))?;
         let ask = async {
-            let row = client.query_one("SELECT current_setting('server_version')", &[]).await?;
+            let sql = "SELECT current_setting('server_version'), rolsuper OR rolbypassrls
+                 FROM pg_roles WHERE rolname = current_user";
+            let row = client.query_one(sql, &[]).await?;
             client.batch_execute(&RowScope::Shared.for_connection()).await?;
             let schema = migrations::version(&client).await?;
             let nodes = match schema {
@@ -95,7 +99,14 @@ impl PostgresLedger {
                 }
                 _ => 0,
             };
-            Ok(ServerState { version: row.get(0), schema, known: VERSION, nodes })
+            let bypasses_row_security = row.get(1);
+            Ok(ServerState {
+                version: row.get(0),
+                schema,
+                known: VERSION,
+                nodes,
+                bypasses_row_security,
+            })
         };
         ask.await.map_err(|error| connect_failed(url, &Trouble::of(&error)))
     }
