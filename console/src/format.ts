@@ -1,4 +1,5 @@
 // Numbers and times for people.
+import type { Usage } from './shapes';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -68,6 +69,11 @@ export function dollars(amount: number | null | undefined): string {
   if (!amount) return '$0';
   if (amount < 0.01) return '<$0.01';
   return `$${amount < 100 ? amount.toFixed(2) : Math.round(amount).toLocaleString('en')}`;
+}
+
+/** All tokens of a usage, also those that the cache gave. */
+export function tokensOf(usage: Omit<Usage, 'cost_usd'>): number {
+  return usage.input_tokens + usage.output_tokens + usage.cached_read_tokens + usage.cached_write_tokens;
 }
 
 /** One thing or many. */

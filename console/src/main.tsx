@@ -5,6 +5,7 @@ import './styles/shell.css';
 import './styles/parts.css';
 import './styles/pages.css';
 import './styles/session.css';
+import './styles/questions.css';
 import '@xterm/xterm/css/xterm.css';
 import './theme';
 import { App } from './app';

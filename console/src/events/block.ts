@@ -1,4 +1,5 @@
 // What a session's log is shown as: events of the wire become blocks for the eye.
+import type { Detail, Edit } from './detail';
 import type { Json } from './json';
 
 interface Base {
@@ -44,8 +45,11 @@ export interface ToolBlock extends Base {
   /** `read`, `edit`, `execute` and so on. */
   sort: string;
   status: string;
+  /** The file, pattern or address that it names. */
+  subject: string;
   input: string;
   output: string;
+  edits: Edit[];
   /** Files it touches. */
   places: string[];
 }
@@ -68,6 +72,8 @@ export interface AskBlock extends Base {
   options: Option[];
   /** The form that the agent wants filled in. */
   form: Json | null;
+  /** What is asked for. */
+  detail: Detail | null;
   /** `asked` until there is an answer. */
   status: string;
   answer: string | null;
@@ -108,8 +114,12 @@ export function weight(block: Block): number {
     case 'raw':
       return block.text.length + 80;
     case 'tool':
-      return block.input.length + block.output.length + 200;
+      return block.input.length + block.output.length + edited(block.edits) + 200;
+    case 'ask':
+      return (block.detail?.command.length ?? 0) + edited(block.detail?.edits ?? []) + 400;
     default:
       return 200;
   }
 }
+
+const edited = (edits: Edit[]) => edits.reduce((sum, edit) => sum + (edit.before?.length ?? 0) + edit.after.length, 0);

@@ -1,6 +1,7 @@
 // Makes blocks of events, one after the other, in place.
 import type { LogEvent } from '../shapes';
 import type { AskBlock, Block, NoteBlock, Option, TextBlock, ToolBlock } from './block';
+import { clip, cutAt, detailOf, editsOfContent, editsOfInput, pretty, tells, type Detail } from './detail';
 import { array, number, object, string, type Json } from './json';
 
 /** A text grows to this and then goes on in a block of its own, so that no row is ever huge. */
@@ -19,6 +20,8 @@ export class Reduction {
   ended = 0;
   private readonly tools = new Map<string, ToolBlock>();
   private readonly asks = new Map<string, AskBlock>();
+  /** What questions are about that have not come yet, by their number. */
+  private readonly details = new Map<string, Detail>();
 
   /** Takes the next event. The number must be greater than all before. */
   push(event: LogEvent): void {
@@ -56,10 +59,13 @@ export class Reduction {
     }
     for (const [request, ask] of older.asks) {
       const later = this.asks.get(request);
+      // One with options is a question of its own: an agent that was started again counts from the beginning.
+      if (later?.options.length) continue;
       if (later) {
         ask.status = later.status;
         ask.answer = later.answer;
         ask.by = later.by;
+        ask.detail ??= later.detail;
         ask.last = later.last;
         ask.version += 1;
         const at = this.blocks.indexOf(later);
@@ -114,7 +120,8 @@ export class Reduction {
     }
     this.enter(event);
     // The question itself comes as an event of the audit, with what became of it; the prompt's result as a turn's end.
-    if (method === 'session/request_permission' || method === 'elicitation/create') return;
+    if (method === 'session/request_permission') return this.about(message);
+    if (method === 'elicitation/create') return;
     if (!method && ('result' in message || 'error' in message)) return;
     this.raw(event, method || 'message', event.message);
   }
@@ -198,8 +205,10 @@ export class Reduction {
         title: '',
         sort: '',
         status: 'pending',
+        subject: '',
         input: '',
         output: '',
+        edits: [],
         places: [],
       };
       this.tools.set(call, tool);
@@ -210,12 +219,22 @@ export class Reduction {
     if (string(update['title'])) tool.title = string(update['title']).slice(0, 400);
     if (string(update['kind'])) tool.sort = string(update['kind']);
     if (string(update['status'])) tool.status = string(update['status']);
-    if (update['rawInput'] !== undefined) tool.input = clip(pretty(update['rawInput']), TOOL);
+    if (update['rawInput'] !== undefined) this.input(tool, update['rawInput']);
+    const edits = editsOfContent(update['content']);
+    if (edits.length) tool.edits = edits;
     const places = array(update['locations']).map((place) => string(object(place)['path']));
     if (places.length) tool.places = places.filter(Boolean).slice(0, 8);
     const content = array(update['content']).map(toolContent).filter(Boolean).join('\n');
     if (content) tool.output = clip(content, TOOL);
     else if (update['rawOutput'] !== undefined && !tool.output) tool.output = clip(pretty(update['rawOutput']), TOOL);
+  }
+
+  private input(tool: ToolBlock, value: unknown): void {
+    const edits = editsOfInput(value);
+    if (edits.length && !tool.edits.length) tool.edits = edits;
+    // What is shown as a diff needs no second form.
+    tool.input = edits.length ? '' : clip(pretty(value), TOOL);
+    tool.subject = detailOf({ rawInput: value }).subject || tool.subject;
   }
 
   private plan(event: LogEvent, update: Json): void {
@@ -236,12 +255,34 @@ export class Reduction {
     this.blocks.push({ ...this.base(event, 'plan'), kind: 'plan', entries });
   }
 
+  /** Notes what a question is about. It may come before or after the question itself. */
+  private about(message: Json): void {
+    const call = object(object(message['params'])['toolCall']);
+    const told = detailOf(call);
+    const tool = this.tools.get(string(call['toolCallId']));
+    // Some agents describe the call before they ask, and name only its number in the question.
+    const runs = tool?.sort === 'execute';
+    const input = tool?.input ?? '';
+    const known: Detail = { command: runs ? input : '', subject: tool?.subject ?? '', edits: tool?.edits ?? [], input: runs ? '' : input };
+    const detail = tells(told) ? { ...told, edits: told.edits.length ? told.edits : known.edits } : known;
+    if (!tells(detail)) return;
+    const request = typeof message['id'] === 'string' ? message['id'] : JSON.stringify(message['id'] ?? null);
+    const ask = this.asks.get(request) ?? this.asks.get(JSON.stringify(request));
+    if (ask?.status !== 'asked') {
+      this.details.set(request, detail);
+      return;
+    }
+    ask.detail = detail;
+    ask.version += 1;
+  }
+
   private permission(event: LogEvent): void {
     this.enter(event);
     const request = string(event['request_id']);
     const known = this.asks.get(request);
     const status = string(event['status']);
-    if (known) {
+    // An agent that was started again counts its questions from the beginning.
+    if (known && status !== 'asked') {
       known.status = status;
       known.answer = string(event['option']) || null;
       known.by = string(event['by']) || null;
@@ -260,12 +301,20 @@ export class Reduction {
       title: string(event['title']),
       options,
       form: event['form'] ? object(event['form']) : null,
+      detail: this.details.get(request) ?? this.details.get(unquoted(request)) ?? null,
       status,
       answer: string(event['option']) || null,
       by: string(event['by']) || null,
     };
+    this.details.delete(request);
+    this.details.delete(unquoted(request));
     this.asks.set(request, ask);
     this.blocks.push(ask);
+  }
+
+  /** The questions that wait for an answer, oldest first. */
+  get questions(): AskBlock[] {
+    return [...this.asks.values()].filter((ask) => ask.status === 'asked');
   }
 
   private end(event: LogEvent): void {
@@ -286,6 +335,7 @@ export class Reduction {
     });
     if (typeof event.turn_index === 'number') this.ended = Math.max(this.ended, event.turn_index);
     this.turn = null;
+    this.details.clear();
     // What has not been answered by now never will be.
     for (const ask of this.asks.values()) {
       if (ask.status === 'asked' && ask.turn === event.turn_index) {
@@ -313,6 +363,9 @@ export class Reduction {
     this.blocks.push({ ...this.base(event, 'raw'), kind: 'raw', title, text: clip(pretty(value), RAW) });
   }
 }
+
+/** A request's number without the quotes that JSON puts around a text. */
+const unquoted = (request: string) => request.replace(/^"(.*)"$/, '$1');
 
 function resumed(event: LogEvent): [string, NoteBlock['tone']] {
   if (event['ok'] === true) return ['Conversation resumed', 'plain'];
@@ -347,48 +400,12 @@ function toolContent(value: unknown): string {
     case 'content':
       return contentText(item['content']);
     case 'diff':
-      return diff(string(item['path']), string(item['oldText']), string(item['newText']));
+      return '';
     case 'terminal':
       return `[terminal ${string(item['terminalId'])}]`;
     default:
       return contentText(value);
   }
-}
-
-function diff(path: string, before: string, after: string): string {
-  const mark = (text: string, sign: string) =>
-    text
-      .split('\n')
-      .filter((line, index, lines) => line || index < lines.length - 1)
-      .map((line) => `${sign} ${line}`);
-  return [path, ...mark(before, '-'), ...mark(after, '+')].join('\n');
-}
-
-function pretty(value: unknown): string {
-  if (typeof value === 'string') return value;
-  const fields = object(value);
-  // A lone command reads better without its braces.
-  const names = Object.keys(fields);
-  if (typeof fields['command'] === 'string' && names.every((n) => n === 'command' || n === 'description')) {
-    return fields['command'];
-  }
-  try {
-    return JSON.stringify(value, null, 2) ?? '';
-  } catch {
-    return '';
-  }
-}
-
-function clip(text: string, most: number): string {
-  if (text.length <= most) return text;
-  return `${text.slice(0, cutAt(text, most))}\n… ${(text.length - most).toLocaleString('en')} characters more`;
-}
-
-/** A place to cut that does not split a character. */
-function cutAt(text: string, at: number): number {
-  if (at >= text.length) return text.length;
-  const code = text.charCodeAt(at - 1);
-  return code >= 0xd800 && code <= 0xdbff ? at - 1 : at;
 }
 
 function absorb(tool: ToolBlock, later: ToolBlock): void {
@@ -397,6 +414,8 @@ function absorb(tool: ToolBlock, later: ToolBlock): void {
   tool.status = later.status;
   tool.input = later.input || tool.input;
   tool.output = later.output || tool.output;
+  tool.subject = later.subject || tool.subject;
+  if (later.edits.length) tool.edits = later.edits;
   if (later.places.length) tool.places = later.places;
   tool.last = later.last;
   tool.version += 1;

@@ -5,17 +5,19 @@ import { useState } from 'preact/hooks';
 import { count, dollars, span } from '../format';
 import type { Turn } from '../shapes';
 import { Icon } from '../ui/icons';
-import { Button, State, When } from '../ui/parts';
-import type { AskBlock, Block, EndBlock, NoteBlock, Option, PlanBlock, RawBlock, ToolBlock } from './block';
-import { contentOf, fieldsOf, Inputs } from './form';
+import { State, When } from '../ui/parts';
+import { Ask, type Answer } from './ask';
+import type { Block, EndBlock, NoteBlock, PlanBlock, RawBlock, ToolBlock, TurnBlock } from './block';
+import type { Edit } from './detail';
+import { Diff } from './diff';
 import type { Json } from './json';
 import { Prose } from './prose';
 
 export interface RowContext {
   turns: Map<number, Turn>;
-  answer: (request: string, option: string, content?: Json) => Promise<unknown>;
-  /** Which folded rows are open; kept here, because rows leave the page while they are out of sight. */
-  open: Set<string>;
+  answer: Answer;
+  /** Which rows a person has opened or folded; kept here, because rows leave the page while they are out of sight. */
+  toggled: Set<string>;
   /** What was typed into forms, by request. */
   drafts: Map<string, Json>;
 }
@@ -30,15 +32,18 @@ export function guess(block: Block): number {
     case 'turn':
       return 110;
     case 'ask':
-      return 130;
+      return 130 + edited(block.detail?.edits ?? []);
     case 'plan':
       return 40 + block.entries.length * 26;
     case 'tool':
-      return 44;
+      return 44 + edited(block.edits);
     default:
       return 40;
   }
 }
+
+/** A first guess of the height of diffs. */
+const edited = (edits: Edit[]) => edits.reduce((sum, edit) => sum + 50 + Math.min(340, Math.ceil(edit.after.length / 50) * 19), 0);
 
 interface Props {
   block: Block;
@@ -52,7 +57,7 @@ export const Row = memo(
   function Row({ block, context, turn }: Props) {
     switch (block.kind) {
       case 'turn':
-        return <TurnHead number={block.turn} turn={turn} at={block.at} />;
+        return <TurnHead block={block} turn={turn} context={context} />;
       case 'text':
         return (
           <div class={block.continues ? 'said continues' : 'said'}>
@@ -76,7 +81,7 @@ export const Row = memo(
       case 'plan':
         return <Plan version={block.version} block={block} />;
       case 'ask':
-        return <Ask version={block.version} block={block} context={context} />;
+        return <Ask version={block.version} block={block} answer={context.answer} drafts={context.drafts} />;
       case 'end':
         return <End version={block.version} block={block} turn={turn} />;
       case 'note':
@@ -88,16 +93,29 @@ export const Row = memo(
   (a, b) => a.block === b.block && a.version === b.version && a.turn === b.turn,
 );
 
-function TurnHead({ number, turn, at }: { number: number | null; turn: Turn | undefined; at: string | null }) {
+/** A prompt with more lines or characters than this is folded. */
+const PROMPT_LINES = 14;
+const PROMPT_CHARS = 1_200;
+
+function TurnHead({ block, turn, context }: { block: TurnBlock; turn: Turn | undefined; context: RowContext }) {
+  const [open, toggle] = useOpen(context, block.key);
+  const prompt = turn?.prompt ?? '';
+  const short = prompt.split('\n').slice(0, PROMPT_LINES).join('\n').slice(0, PROMPT_CHARS);
+  const long = short.length < prompt.length;
   return (
     <div class="turn-head">
       <div class="turn-rule">
-        <span>Turn {number}</span>
-        <When at={turn?.started_at ?? turn?.queued_at ?? at} />
+        <span>Turn {block.turn}</span>
+        <When at={turn?.started_at ?? turn?.queued_at ?? block.at} />
       </div>
       {turn ? (
         <div class="prompt">
-          <Prose text={turn.prompt.length > 8000 ? `${turn.prompt.slice(0, 8000)}…` : turn.prompt} />
+          <Prose text={long && !open ? `${short}…` : prompt} />
+          {long ? (
+            <button type="button" class="prompt-more" aria-expanded={open} onClick={toggle}>
+              {open ? 'Show less' : `Show all ${count(prompt.length)} characters`}
+            </button>
+          ) : null}
         </div>
       ) : null}
     </div>
@@ -111,22 +129,26 @@ interface Of<T> {
 }
 
 /** A row that opens. */
-function useOpen(context: RowContext, key: string): [boolean, () => void] {
-  const [open, setOpen] = useState(context.open.has(key));
+function useOpen(context: RowContext, key: string, initially = false): [boolean, () => void] {
+  const [toggled, setToggled] = useState(context.toggled.has(key));
   return [
-    open,
+    toggled !== initially,
     () => {
-      if (open) context.open.delete(key);
-      else context.open.add(key);
-      setOpen(!open);
+      if (toggled) context.toggled.delete(key);
+      else context.toggled.add(key);
+      setToggled(!toggled);
     },
   ];
 }
 
 function Tool({ block, context }: Of<ToolBlock> & { context: RowContext }) {
-  const [open, toggle] = useOpen(context, block.key);
-  const hint = block.input.split('\n', 1)[0] ?? '';
+  // An edit is what a reader looks for.
+  const [open, toggle] = useOpen(context, block.key, block.edits.length > 0);
+  const line = block.input.split('\n', 1)[0] ?? '';
+  const hint = line && !line.startsWith('{') ? line : block.subject;
   const more = block.title && hint && !block.title.includes(hint) ? hint : '';
+  const paths = new Set(block.edits.map((edit) => edit.path));
+  const places = block.places.filter((path) => !paths.has(path));
   return (
     <div class={open ? 'tool open' : 'tool'}>
       <button type="button" class="tool-head" aria-expanded={open} onClick={toggle}>
@@ -134,15 +156,26 @@ function Tool({ block, context }: Of<ToolBlock> & { context: RowContext }) {
           <Icon name="chevron" size={14} />
         </span>
         <span class="tool-name">{block.title || block.sort || 'tool'}</span>
-        <span class="tool-hint">{more.startsWith('{') ? '' : more}</span>
+        <span class="tool-hint">{more}</span>
         <State word={block.status} />
       </button>
       {open ? (
         <div class="tool-body">
-          {block.places.length ? <p class="places">{block.places.join('  ')}</p> : null}
-          {block.input ? <pre aria-label="Input">{block.input}</pre> : null}
-          {block.output ? <pre class="output" aria-label="Output">{block.output}</pre> : null}
-          {!block.input && !block.output ? <p class="soft">It has said nothing about itself.</p> : null}
+          {places.length ? <p class="places">{places.join('  ')}</p> : null}
+          {block.input ? (
+            <pre tabIndex={0} role="group" aria-label="Input">
+              {block.input}
+            </pre>
+          ) : null}
+          {block.edits.map((edit, at) => (
+            <Diff key={at} edit={edit} />
+          ))}
+          {block.output ? (
+            <pre class="output" tabIndex={0} role="group" aria-label="Output">
+              {block.output}
+            </pre>
+          ) : null}
+          {!block.input && !block.output && !block.edits.length ? <p class="soft">It has said nothing about itself.</p> : null}
         </div>
       ) : null}
     </div>
@@ -162,69 +195,6 @@ function Plan({ block }: Of<PlanBlock>) {
           </li>
         ))}
       </ul>
-    </div>
-  );
-}
-
-function Ask({ block, context }: Of<AskBlock> & { context: RowContext }) {
-  const [sent, setSent] = useState(false);
-  // Only the first rendering reads it: the inputs keep what is typed.
-  const [draft] = useState(context.drafts.get(block.request));
-  if (block.status !== 'asked') {
-    // What the policy answered by itself was never a question to anyone.
-    const option = block.options.find((one) => one.option === block.answer);
-    const words = block.by === 'policy' ? 'by the session’s rule' : block.by === 'timeout' ? 'nobody answered in time' : block.by === 'cancel' ? 'cancelled' : '';
-    return (
-      <div class="ask-over">
-        <Icon name="lock" size={15} />
-        <span>
-          {block.title ? <strong>{block.title}</strong> : 'A permission'}: {option?.name ?? block.answer ?? 'not allowed'}
-          {words ? <span class="soft"> · {words}</span> : null}
-        </span>
-      </div>
-    );
-  }
-  const fields = block.form ? fieldsOf(block.form) : null;
-  const send = async (option: string, content?: Json) => {
-    setSent(true);
-    await context.answer(block.request, option, content);
-    setSent(false);
-  };
-  const sends = (option: Option) => fields !== null && option.kind === 'allow_once';
-  return (
-    <div class="ask" role="group" aria-label={fields ? `It asks: ${block.title}` : `May it? ${block.title}`}>
-      <div class="ask-words">
-        <Icon name="lock" />
-        <div>
-          <span class="ask-title">{fields ? 'The agent asks' : 'The agent asks whether it may'}</span>
-          <strong>{block.title || 'go on'}</strong>
-        </div>
-      </div>
-      <form
-        onInput={(event) => {
-          if (fields) context.drafts.set(block.request, contentOf(fields, new FormData(event.currentTarget)));
-        }}
-        onSubmit={(event) => {
-          event.preventDefault();
-          const option = block.options.find(sends);
-          if (option && fields) void send(option.option, contentOf(fields, new FormData(event.currentTarget)));
-        }}
-      >
-        {fields ? <Inputs fields={fields} request={block.request} draft={draft} /> : null}
-        <div class="ask-buttons">
-          {block.options.map((option) => (
-            <Button
-              key={option.option}
-              type={sends(option) ? 'submit' : 'button'}
-              look={option.kind === 'allow_once' ? 'primary' : option.kind.startsWith('reject') ? 'danger' : 'plain'}
-              disabled={sent}
-              onClick={sends(option) ? undefined : () => send(option.option)}
-            >
-              {option.name || option.option}
-            </Button>
-          ))}
-        </div>
-      </form>
     </div>
   );
 }
@@ -270,7 +240,7 @@ function Raw({ block, context }: Of<RawBlock> & { context: RowContext }) {
       </button>
       {open ? (
         <div class="tool-body">
-          <pre>{block.text}</pre>
+          <pre tabIndex={0}>{block.text}</pre>
         </div>
       ) : null}
     </div>

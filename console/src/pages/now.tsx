@@ -12,6 +12,7 @@ import { dark } from '../theme';
 import { Titles } from '../titles';
 import { useLoad } from '../ui/load';
 import { Age, Empty, Figure, Page, Problem, Section, Skeleton, State } from '../ui/parts';
+import { Questions } from '../ui/questions';
 
 interface Screen {
   id: string;
@@ -89,33 +90,34 @@ export function Now() {
   return (
     <Page
       title="Now"
-      wide
       lead={value ? <>Hob has kept the fire for {age(value.started_at, now.value) === 'now' ? 'a moment' : age(value.started_at, now.value)}.</> : null}
     >
       {overview.error ? <Problem error={overview.error} again={overview.again} /> : null}
-      <Figures overview={value} />
-      <Section title="Live" aside={live?.length ? many(live.length, 'session') : null}>
-        {sorted === undefined ? (
-          away.value ? null : (
-            <div class="tiles">
-              <Skeleton lines={6} tall />
-              <Skeleton lines={6} tall />
-            </div>
-          )
-        ) : sorted.length === 0 ? (
-          <Empty icon="now" title="Nothing runs" action={<a class="button primary" href="#/sessions?new=1">Start a session</a>}>
-            <p>
-              Sessions that apps or you begin appear here, each as a small living terminal. From a shell: <code>hob run "why does the build fail?"</code>
-            </p>
-          </Empty>
-        ) : (
-          <ul class="tiles">
-            {sorted.map((one) => (
-              <Tile key={one.id} live={one} title={named.get(one.session_id ?? '') ?? ''} screens={screens.current} />
-            ))}
-          </ul>
-        )}
-      </Section>
+      <div class="now">
+        <Figures overview={value} />
+        <Section title="Live" aside={live?.length ? many(live.length, 'session') : null}>
+          {sorted === undefined ? (
+            away.value ? null : (
+              <div class="tiles">
+                <Skeleton lines={6} tall />
+                <Skeleton lines={6} tall />
+              </div>
+            )
+          ) : sorted.length === 0 ? (
+            <Empty icon="now" title="Nothing runs" action={<a class="button primary" href="#/sessions?new=1">Start a session</a>}>
+              <p>
+                Sessions that apps or you begin appear here, each as a small living terminal. From a shell: <code>hob run "why does the build fail?"</code>
+              </p>
+            </Empty>
+          ) : (
+            <ul class="tiles">
+              {sorted.map((one) => (
+                <Tile key={one.id} live={one} title={named.get(one.session_id ?? '') ?? ''} screens={screens.current} />
+              ))}
+            </ul>
+          )}
+        </Section>
+      </div>
     </Page>
   );
 }
@@ -165,27 +167,36 @@ function Figures({ overview }: { overview: Overview | null }) {
 const stateOf = (live: Live) => (live.waiting ? 'waiting' : live.busy ? 'running' : 'idle');
 
 function Tile({ live, title, screens }: { live: Live; title: string; screens: Screens }) {
-  const href = live.session_id ? `#/sessions/${live.session_id}${live.terminal ? '/terminal' : ''}` : `#/live/${live.id}`;
+  const asks = live.waiting && live.session_id;
+  // A question is answered where it stands; the terminal cannot do more.
+  const href = live.session_id ? `#/sessions/${live.session_id}${live.terminal && !asks ? '/terminal' : ''}` : `#/live/${live.id}`;
   return (
-    <li class={live.busy ? 'tile busy' : 'tile'}>
-      <a href={href} data-item aria-label={`${live.agent} of ${live.app}, ${stateOf(live)}`}>
-        <div class="tile-screen">{live.terminal ? <Picture live={live} screens={screens} /> : watchable(live) ? <Tail live={live} /> : <p class="no-terminal">No terminal</p>}</div>
-        <div class="tile-foot">
-          <div class="tile-name">
-            <strong>{live.agent}</strong>
-            <span>{live.app === '@owner' ? 'yours' : live.app}</span>
-            <State word={stateOf(live)} />
-          </div>
-          <div class="tile-facts">
-            <span title={live.cwd}>{title || place(live.cwd)}</span>
-            <span>{many(live.turns, 'turn')}</span>
-            {live.cost_usd ? <span>{dollars(live.cost_usd)}</span> : live.tokens ? <span>{count(live.tokens)} tokens</span> : null}
-            {live.viewers ? <span>{many(live.viewers, 'viewer')}</span> : null}
-            <span class="push">
-              <Age at={live.since} />
-            </span>
-          </div>
+    <li class={`tile${live.busy ? ' busy' : ''}${asks ? ' asks' : ''}`}>
+      {asks ? (
+        <div class="tile-questions">
+          <Questions session={asks} />
         </div>
+      ) : (
+        <div class="tile-screen">{live.terminal ? <Picture live={live} screens={screens} /> : watchable(live) ? <Tail live={live} /> : <p class="no-terminal">No terminal</p>}</div>
+      )}
+      <a class="tile-foot" href={href} data-item>
+        <span class="tile-name">
+          <strong>{live.agent}</strong>
+          <span>
+            <span class="offstage">of </span>
+            {live.app === '@owner' ? 'yours' : live.app}
+          </span>
+          <State word={stateOf(live)} />
+        </span>
+        <span class="tile-facts">
+          <span title={live.cwd}>{title || place(live.cwd)}</span>
+          <span>{many(live.turns, 'turn')}</span>
+          {live.cost_usd ? <span>{dollars(live.cost_usd)}</span> : live.tokens ? <span>{count(live.tokens)} tokens</span> : null}
+          {live.viewers ? <span>{many(live.viewers, 'viewer')}</span> : null}
+          <span class="push">
+            <Age at={live.since} />
+          </span>
+        </span>
       </a>
     </li>
   );
@@ -216,7 +227,7 @@ function Tail({ live }: { live: Live }) {
   );
   const lines = (value ?? '').trimEnd().split('\n').slice(-18);
   return (
-    <div class="tail" aria-label={`The last events of ${live.agent}`}>
+    <div class="tail" role="group" aria-label={`The last events of ${live.agent}`}>
       {value === null ? <Skeleton lines={4} /> : value.trim() ? lines.map((line, at) => <div key={at}>{line || ' '}</div>) : <em>Nothing has been said yet.</em>}
     </div>
   );

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { ApiError, AwayError, fresh, get, post, query, remove } from '../api';
 import { EventLog } from '../events/log';
-import { count, dollars, many, place, shortId, titleOf } from '../format';
+import { count, dollars, many, place, shortId, titleOf, tokensOf } from '../format';
 import { go } from '../router';
 import type { Live, Session, Turn } from '../shapes';
 import { attempt, confirm, say } from '../ui/dialog';
@@ -147,9 +147,11 @@ export function SessionPage({ id, tab, backend = false }: Props) {
           <a role="tab" aria-selected={!onTerminal} class={onTerminal ? '' : 'here'} href={`#/sessions/${id}`}>
             Events
           </a>
-          <a role="tab" aria-selected={onTerminal} class={onTerminal ? 'here' : ''} href={`#/sessions/${id}/terminal`}>
-            Terminal
-          </a>
+          {onTerminal || !mine || mine.terminal || closed ? (
+            <a role="tab" aria-selected={onTerminal} class={onTerminal ? 'here' : ''} href={`#/sessions/${id}/terminal`}>
+              Terminal
+            </a>
+          ) : null}
         </div>
       )}
       {session.error ? <Problem error={session.error} again={session.again} /> : null}
@@ -161,6 +163,8 @@ export function SessionPage({ id, tab, backend = false }: Props) {
             <Events
               log={log}
               turns={turns.byNumber}
+              working={value?.state === 'running' && !value.waiting}
+              terminal={mine?.terminal ? `#/sessions/${id}/terminal` : null}
               answer={(request, option, content) => attempt(() => post(`${base}/permissions/${encodeURIComponent(request)}`, { option, content }))}
             />
           ) : (
@@ -191,7 +195,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
 
 function Usage({ session }: { session: Session }) {
   const { input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd } = session.usage;
-  const tokens = input_tokens + output_tokens + cached_read_tokens + cached_write_tokens;
+  const tokens = tokensOf(session.usage);
   return (
     <>
       {tokens ? <span title={`${input_tokens} in, ${output_tokens} out, ${cached_read_tokens} read from the cache, ${cached_write_tokens} written`}>{count(tokens)} tokens</span> : null}

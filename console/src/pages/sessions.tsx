@@ -2,12 +2,13 @@
 import { useMemo, useState } from 'preact/hooks';
 
 import { get, post } from '../api';
-import { count, dollars, many, place, shortId, titleOf } from '../format';
+import { count, dollars, many, place, shortId, titleOf, tokensOf } from '../format';
 import { go, replace, route } from '../router';
 import type { Me, Session } from '../shapes';
 import { attempt, Dialog } from '../ui/dialog';
 import { useLoad } from '../ui/load';
 import { Age, Button, Empty, Page, Problem, Skeleton, State } from '../ui/parts';
+import { Questions } from '../ui/questions';
 
 export function Sessions() {
   const { value, error, again } = useLoad('sessions', (abort) => get<{ sessions: Session[] }>('/admin/sessions', abort), 3000);
@@ -22,7 +23,9 @@ export function Sessions() {
       return words.every((word) => where.includes(word));
     });
     const last = (session: Session) => session.last_turn_at ?? session.created_at;
-    return found.toSorted((a, b) => (last(a) < last(b) ? 1 : -1)).slice(0, 300);
+    // Those that wait for a person come first.
+    const waits = (session: Session) => Number(session.waiting ?? false);
+    return found.toSorted((a, b) => waits(b) - waits(a) || (last(a) < last(b) ? 1 : -1)).slice(0, 300);
   }, [value, text, closed]);
   return (
     <Page
@@ -55,18 +58,20 @@ export function Sessions() {
               <a class="list-row session-row" data-item href={`#/sessions/${session.session_id}`}>
                 <State word={session.waiting ? 'waiting' : session.state} />
                 <span class="list-main">
-                  <strong>{session.agent}</strong> <span class="soft">{session.app === '@owner' ? 'yours' : session.app}</span>
-                  <small>{titleOf(session.meta) || place(session.cwd)}</small>
+                  <strong>{titleOf(session.meta) || session.agent}</strong> <span class="soft">{session.app === '@owner' ? 'yours' : session.app}</span>
+                  <small>{titleOf(session.meta) ? `${session.agent} in ${place(session.cwd)}` : place(session.cwd)}</small>
                 </span>
                 <span class="list-facts">
                   <span>{many(session.turn_count, 'turn')}</span>
-                  {session.usage.cost_usd ? <span>{dollars(session.usage.cost_usd)}</span> : <span>{count(session.usage.input_tokens + session.usage.output_tokens)} tokens</span>}
+                  <span>{count(tokensOf(session.usage))} tokens</span>
+                  {session.usage.cost_usd ? <span>{dollars(session.usage.cost_usd)}</span> : null}
                   <span class="wide-only mono">{shortId(session.session_id)}</span>
                   <span>
                     <Age at={session.last_turn_at ?? session.created_at} after=" ago" />
                   </span>
                 </span>
               </a>
+              {session.waiting ? <Questions session={session.session_id} /> : null}
             </li>
           ))}
         </ul>

@@ -7,12 +7,12 @@ import { now } from '../clock';
 import { age, moment } from '../format';
 import { Icon } from './icons';
 
-export function Page(props: { title: string; lead?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren; wide?: boolean }) {
+export function Page(props: { title: string; lead?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren }) {
   useEffect(() => {
     document.title = `${props.title} · Hob`;
   }, [props.title]);
   return (
-    <div class={props.wide ? 'page page-wide' : 'page'}>
+    <div class="page">
       <header class="page-head">
         <div class="page-title">
           <h1>{props.title}</h1>

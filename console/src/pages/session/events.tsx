@@ -5,19 +5,23 @@ import type { EventLog } from '../../events/log';
 import { guess, Row, type RowContext } from '../../events/rows';
 import { count } from '../../format';
 import type { Turn } from '../../shapes';
-import { Button, Empty, Problem, Skeleton } from '../../ui/parts';
+import { Age, Button, Empty, Problem, Skeleton, State } from '../../ui/parts';
 import { Virtual } from '../../ui/virtual';
 
 interface Props {
   log: EventLog;
   turns: Map<number, Turn>;
+  /** Whether the agent is at work. */
+  working: boolean;
+  /** Where the agent's terminal is, if it has one. */
+  terminal: string | null;
   answer: RowContext['answer'];
 }
 
-export function Events({ log, turns, answer }: Props) {
+export function Events({ log, turns, working, terminal, answer }: Props) {
   const revision = log.revision.value;
   const [, redraw] = useReducer((n: number) => n + 1, 0);
-  const context = useRef<RowContext>({ turns, answer, open: new Set(), drafts: new Map() });
+  const context = useRef<RowContext>({ turns, answer, toggled: new Set(), drafts: new Map() });
   context.current.turns = turns;
   context.current.answer = answer;
   const follow = (following: boolean) => {
@@ -41,6 +45,7 @@ export function Events({ log, turns, answer }: Props) {
     );
   }
   const waiting = [...turns.values()].filter((turn) => turn.state === 'queued' || (turn.state === 'running' && !log.blocks.some((b) => b.turn === turn.turn_index)));
+  const running = [...turns.values()].find((turn) => turn.state === 'running');
   return (
     <div class="events">
       <Virtual<Block>
@@ -75,10 +80,17 @@ export function Events({ log, turns, answer }: Props) {
                 </div>
               ))}
             </div>
-          ) : log.blocks.length <= 1 ? (
+          ) : log.blocks.length <= 1 && !working ? (
             <Empty icon="now" title="Nothing has been said yet">
               <p>The agent is warm. Ask it something below.</p>
             </Empty>
+          ) : null}
+          {working ? (
+            <div class="working">
+              <State word="running" label="at work" />
+              <Age at={running?.started_at} before="for " />
+              {terminal ? <a class="prompt-more" href={terminal}>Watch its terminal</a> : null}
+            </div>
           ) : null}
           <div class="events-end" />
           </>
