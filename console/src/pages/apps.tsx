@@ -5,12 +5,14 @@ import { get, post, query, remove } from '../api';
 import { count, dollars, many, span } from '../format';
 import { go, replace, route } from '../router';
 import type { App, UsageDay } from '../shapes';
-import { Bars, lastDays } from '../ui/chart';
+import { Bars, lastDays, weeks } from '../ui/chart';
 import { attempt, confirm, Dialog, say } from '../ui/dialog';
 import { useLoad } from '../ui/load';
 import { Button, Copy, Empty, Page, Problem, Section, Skeleton, When } from '../ui/parts';
 
-const DAYS = 30;
+/** The time ranges of the charts, in days. The longest is shown by week. */
+const RANGES = [7, 30, 90, 365];
+const WEEKLY = 365;
 
 export function Apps() {
   const apps = useLoad('apps', (abort) => get<{ apps: App[] }>('/admin/apps', abort), 10_000);
@@ -49,7 +51,7 @@ export function Apps() {
                 <span>{many(app.sessions_open ?? 0, 'open session')}</span>
                 <span>{many(app.turns_today ?? 0, 'turn')} today</span>
                 <span>{count(app.tokens_today)} tokens</span>
-                <span>{dollars(app.cost_today)}</span>
+                {app.cost_today || !app.tokens_today ? <span>{dollars(app.cost_today)}</span> : <span title="The agent reports tokens only">no cost reported</span>}
               </span>
               <Button
                 look="quiet"
@@ -81,34 +83,59 @@ export function Apps() {
   );
 }
 
+interface Sum {
+  day: string;
+  turns: number;
+  failed: number;
+  tokens: number;
+  cost: number;
+}
+
 function Usage({ app, onAll }: { app: string; onAll: () => void }) {
-  const path = `/admin/usage${query({ days: DAYS, app })}`;
+  const [range, setRange] = useState(30);
+  const path = `/admin/usage${query({ days: range, app })}`;
   const usage = useLoad(path, (abort) => get<{ days: UsageDay[] }>(path, abort), 30_000);
-  const days = useMemo(() => {
-    const all = lastDays(DAYS, new Date());
-    const sums = new Map(all.map((one) => [one, { turns: 0, failed: 0, tokens: 0, cost: 0 }]));
+  const weekly = range === WEEKLY;
+  const bars = useMemo(() => {
+    const sums = new Map(lastDays(range, new Date()).map((day): [string, Sum] => [day, { day, turns: 0, failed: 0, tokens: 0, cost: 0 }]));
+    const add = (sum: Sum, more: Omit<Sum, 'day'>) => {
+      sum.turns += more.turns;
+      sum.failed += more.failed;
+      sum.tokens += more.tokens;
+      sum.cost += more.cost;
+      return sum;
+    };
     for (const entry of usage.value?.days ?? []) {
       const sum = sums.get(entry.day);
-      if (!sum) continue;
-      sum.turns += entry.turns;
-      sum.failed += entry.failed;
-      sum.tokens += entry.input_tokens + entry.output_tokens;
-      sum.cost += entry.cost_usd;
+      if (sum) add(sum, { ...entry, tokens: entry.input_tokens + entry.output_tokens, cost: entry.cost_usd });
     }
-    return all.map((one) => ({ day: one, ...sums.get(one)! }));
-  }, [usage.value]);
+    const days = [...sums.values()];
+    return weekly ? weeks(days).map((week) => week.slice(1).reduce(add, { ...week[0]! })) : days;
+  }, [usage.value, range]);
+  const within = weekly ? 'in a year' : `in ${range} days`;
+  const total = (what: 'tokens' | 'cost') => bars.reduce((sum, bar) => sum + bar[what], 0);
   return (
-    <Section title={app ? `Usage of ${app}` : 'Usage'} aside={app ? <Button look="quiet" onClick={onAll}>All apps</Button> : 'of all apps, the last 30 days'}>
+    <Section title={app ? `Usage of ${app}` : 'Usage'} aside={app ? <Button look="quiet" onClick={onAll}>All apps</Button> : 'of all apps'}>
+      <div class="ranges" role="group" aria-label="Time range">
+        {RANGES.map((days) => (
+          <button key={days} type="button" class={days === range ? 'range here' : 'range'} aria-pressed={days === range} onClick={() => setRange(days)}>
+            {days === WEEKLY ? '1 year' : `${days} days`}
+          </button>
+        ))}
+      </div>
       {usage.error ? (
         <Problem error={usage.error} again={usage.again} />
       ) : !usage.value ? (
         <Skeleton lines={4} tall />
       ) : (
-        <div class="charts">
-          <Bars label="Turns" least={4} format={count} bars={days.map((d) => ({ day: d.day, value: d.turns, bad: d.failed }))} />
-          <Bars label="Tokens" least={1000} format={count} bars={days.map((d) => ({ day: d.day, value: d.tokens }))} />
-          <Bars label="Cost" least={1} format={dollars} bars={days.map((d) => ({ day: d.day, value: d.cost }))} />
-        </div>
+        <>
+          <div class="charts">
+            <Bars label="Turns" span={within} weekly={weekly} least={4} format={count} bars={bars.map((d) => ({ day: d.day, value: d.turns, bad: d.failed }))} />
+            <Bars label="Tokens" span={within} weekly={weekly} least={1000} format={count} bars={bars.map((d) => ({ day: d.day, value: d.tokens }))} />
+            <Bars label="Cost" span={within} weekly={weekly} least={1} format={dollars} bars={bars.map((d) => ({ day: d.day, value: d.cost }))} />
+          </div>
+          {total('tokens') && !total('cost') ? <p class="soft charts-note">No agent has reported a cost. Claude on a terminal reports tokens only; limit those with limits.app_tokens_per_day.</p> : null}
+        </>
       )}
     </Section>
   );
@@ -162,7 +189,7 @@ function NewApp({ onMade }: { onMade: () => void }) {
           <code data-token>{token}</code>
           <Copy text={token} />
         </div>
-        <pre class="example">{`curl -s ${location.origin}/run \\\n  -H "Authorization: Bearer $TOKEN" \\\n  -d '{"prompt": "say hello"}'`}</pre>
+        <pre class="example" tabIndex={0}>{`curl -s ${location.origin}/run \\\n  -H "Authorization: Bearer $TOKEN" \\\n  -d '{"prompt": "say hello"}'`}</pre>
         <div class="dialog-actions">
           <Button look="primary" onClick={close}>
             I have it

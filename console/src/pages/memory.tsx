@@ -3,14 +3,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { get, query } from '../api';
 import { count, many, moment, place } from '../format';
-import { marked, reasonTerms, terms } from '../highlight';
+import { terms } from '../highlight';
 import { replace, route } from '../router';
 import type { Facets, Found, Hit, MemoryStats } from '../shapes';
 import { useLoad } from '../ui/load';
-import { Empty, Page, Problem, Skeleton, When } from '../ui/parts';
+import { Empty, Page, Problem, Skeleton } from '../ui/parts';
 import { Icon } from '../ui/icons';
 import { now } from '../clock';
 import { Detail } from './memory/detail';
+import { groups } from './memory/groups';
+import { Group } from './memory/hits';
 
 /** How many hits are shown at first, and how many the server gives at most. */
 const FIRST = 30;
@@ -78,7 +80,7 @@ export function Memory() {
     change({ q: typed.current, record: one.record_id });
   };
   return (
-    <Page title="Memory" wide lead={<StatsLine stats={stats.value} />}>
+    <Page title="Memory" lead={<StatsLine stats={stats.value} />}>
       <div class="memory-search">
         <label class="searchbox">
           <Icon name="search" />
@@ -161,8 +163,8 @@ export function Memory() {
             </p>
           ) : null}
           <ul class={found.loading ? 'hit-list stale' : 'hit-list'}>
-            {hits.map((one) => (
-              <HitRow key={one.record_id} hit={one} words={words} here={one.record_id === chosen} onChoose={() => choose(one)} />
+            {groups(hits).map((group) => (
+              <Group key={group[0]!.record_id} hits={group} words={words} chosen={chosen} onChoose={choose} />
             ))}
           </ul>
           {hits.length >= limit && limit < MOST ? (
@@ -190,34 +192,6 @@ export function Memory() {
 
 function withChosen<T extends { name: string; turns: number }>(list: T[], chosen: string): { name: string; turns: number }[] {
   return !chosen || list.some((one) => one.name === chosen) ? list : [...list, { name: chosen, turns: 0 }];
-}
-
-function HitRow({ hit, words, here, onChoose }: { hit: Hit; words: string[]; here: boolean; onChoose: () => void }) {
-  const wanted = [...new Set([...words, ...(words.length ? reasonTerms(hit.reason) : [])])];
-  return (
-    <li>
-      <button type="button" data-item class={`hit${here ? ' here' : ''}${hit.superseded ? ' superseded' : ''}`} aria-current={here ? 'true' : undefined} onClick={onChoose}>
-        <span class="hit-head">
-          <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span>
-          {hit.project ? <span title={hit.project}>{place(hit.project)}</span> : null}
-          {hit.client ? <span class="soft">{hit.client}</span> : null}
-          {hit.masked ? (
-            <span class="chip" title="A secret in it is masked">
-              <Icon name="lock" size={12} /> sealed
-            </span>
-          ) : null}
-          {hit.superseded ? <span class="chip">corrected</span> : null}
-          <span class="push soft">
-            <When at={hit.ts} />
-          </span>
-        </span>
-        <span class="hit-text">
-          {marked(hit.text, wanted).map((piece, at) => (piece.hit ? <mark key={at}>{piece.text}</mark> : piece.text))}
-        </span>
-        {words.length && hit.reason ? <span class="hit-why">{hit.reason}</span> : null}
-      </button>
-    </li>
-  );
 }
 
 function StatsLine({ stats }: { stats: MemoryStats | null }) {

@@ -19,11 +19,15 @@ interface Props {
   bars: Bar[];
   format: (value: number) => string;
   label: string;
+  /** The time that all bars together stand for: `in 30 days`. */
+  span: string;
+  /** Whether a bar is a week. */
+  weekly?: boolean;
   /** What the scale reaches to at least. */
   least?: number;
 }
 
-export function Bars({ bars, format, label, least = 0 }: Props) {
+export function Bars({ bars, format, label, span, weekly = false, least = 0 }: Props) {
   const [at, setAt] = useState<number | null>(null);
   const top = ceiling(Math.max(...bars.map((bar) => bar.value), least));
   const inner = HEIGHT - BOTTOM - 8;
@@ -37,9 +41,22 @@ export function Bars({ bars, format, label, least = 0 }: Props) {
       <figcaption>
         <span>{label}</span>
         <strong>{shown ? format(shown.value) : format(total)}</strong>
-        <small>{shown ? `${day(shown.day)}${shown.bad ? `, ${format(shown.bad)} failed` : ''}` : `in ${bars.length} days`}</small>
+        <small aria-live="polite">{shown ? `${weekly ? 'week of ' : ''}${day(shown.day)}${shown.bad ? `, ${format(shown.bad)} failed` : ''}` : span}</small>
       </figcaption>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${label}: ${format(total)} in ${bars.length} days`} onMouseLeave={() => setAt(null)}>
+      <svg
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        role="img"
+        tabindex={0}
+        aria-label={`${label}: ${format(total)} ${span}`}
+        onMouseLeave={() => setAt(null)}
+        onBlur={() => setAt(null)}
+        onKeyDown={(event) => {
+          const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+          if (!by) return;
+          event.preventDefault();
+          setAt(Math.min(bars.length - 1, Math.max(0, (at ?? (by > 0 ? -1 : bars.length)) + by)));
+        }}
+      >
         {[0, 0.5, 1].map((part) => (
           <g key={part}>
             <line class="grid" x1={LEFT} x2={WIDTH} y1={y(top * part)} y2={y(top * part)} />
@@ -73,6 +90,13 @@ export function ceiling(value: number): number {
   if (value <= 0) return 0;
   const unit = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].map((n) => n * unit).find((n) => n >= value - 1e-9)!;
+}
+
+/** Joins days into weeks of seven; the last one ends with the last day. */
+export function weeks<T>(days: T[]): T[][] {
+  const found: T[][] = [];
+  for (let end = days.length; end > 0; end -= 7) found.unshift(days.slice(Math.max(0, end - 7), end));
+  return found;
 }
 
 /** A bar for each of the last days, also for those on which nothing was. */
