@@ -4,6 +4,7 @@ import { useEffect } from 'preact/hooks';
 
 import { ApiError, away, fresh, get, post, standing } from './api';
 import { helpOpen, onKey, paletteOpen } from './keys';
+import { notifying, toggleNotifications } from './notifications';
 import { Apps } from './pages/apps';
 import { Health } from './pages/health';
 import { Memory } from './pages/memory';
@@ -161,6 +162,15 @@ function Sidebar() {
 function Controls() {
   return (
     <div class="controls">
+      <Button
+        icon={notifying.value ? 'notify' : 'quiet'}
+        look="quiet"
+        role="switch"
+        aria-checked={notifying.value}
+        aria-label="Notifications"
+        title={notifying.value ? 'Notifications are on' : 'Notify me when an agent asks or a turn ends'}
+        onClick={() => void toggleNotifications()}
+      />
       <Button
         icon={dark.value ? 'sun' : 'moon'}
         look="quiet"

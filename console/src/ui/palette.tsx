@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get } from '../api';
 import { place, shortId, titleOf } from '../format';
 import { paletteOpen, helpOpen } from '../keys';
+import { toggleNotifications } from '../notifications';
 import { go } from '../router';
 import type { Session } from '../shapes';
 import { toggle } from '../theme';
@@ -14,6 +15,8 @@ interface Command {
   icon: string;
   title: string;
   more?: string;
+  /** Two sessions may have one title. */
+  id?: string;
   act: () => void;
 }
 
@@ -26,6 +29,7 @@ const FIXED: Command[] = [
   { icon: 'plus', title: 'New app', more: 'and its token', act: () => go('/apps?new=1') },
   { icon: 'health', title: 'Health', more: 'checks, settings, audit', act: () => go('/health') },
   { icon: 'sun', title: 'Switch colours', more: 'dark, light', act: toggle },
+  { icon: 'notify', title: 'Notifications', more: 'on, off', act: () => void toggleNotifications() },
   { icon: 'help', title: 'Keys', more: 'help', act: () => { helpOpen.value = true; } },
 ];
 
@@ -46,8 +50,9 @@ export function Palette() {
       words.every((word) => `${command.title} ${command.more ?? ''}`.toLowerCase().includes(word));
     const open = sessions.map((session): Command => ({
       icon: 'sessions',
-      title: `${session.agent} · ${session.app}`,
-      more: [titleOf(session.meta) || place(session.cwd), shortId(session.session_id), session.state].filter(Boolean).join(' · '),
+      title: titleOf(session.meta) || `${session.agent} in ${place(session.cwd)}`,
+      more: [session.agent, session.app, shortId(session.session_id), session.waiting ? 'waiting' : session.state].join(' · '),
+      id: session.session_id,
       act: () => go(`/sessions/${session.session_id}`),
     }));
     // What begins with the words comes first, then what has them in its name.
@@ -111,7 +116,7 @@ export function Palette() {
         <ul id="palette-list" role="listbox" aria-label="Found" ref={list}>
           {shown.map((command, index) => (
             <li
-              key={command.title + (command.more ?? '')}
+              key={command.id ?? command.title}
               id={`palette-${index}`}
               role="option"
               aria-selected={index === chosen}
