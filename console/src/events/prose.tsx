@@ -141,7 +141,7 @@ function Part({ block }: { block: Block }) {
       );
     case 'table':
       return (
-        <div class="prose-table">
+        <div class="prose-table" tabIndex={0}>
           <table>
             <thead>
               <tr>{block.head.map((cell, at) => <th key={at}>{inline(cell)}</th>)}</tr>
@@ -164,7 +164,7 @@ export function Prose({ text }: { text: string }) {
     <div class="prose">
       {pieces(text).map((piece, at) =>
         piece.code ? (
-          <pre key={at} data-language={piece.language || undefined}>
+          <pre key={at} tabIndex={0} data-language={piece.language || undefined}>
             <code>{piece.text}</code>
           </pre>
         ) : (

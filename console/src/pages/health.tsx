@@ -72,7 +72,7 @@ function Settings({ settings }: { settings: Setting[] }) {
         </label>
       </div>
       {shown.length ? (
-        <div class="table-wrap">
+        <div class="table-wrap" tabIndex={0}>
           <table class="table">
             <thead>
               <tr>
@@ -117,7 +117,7 @@ function AuditLog() {
       {!first.value && !first.error ? <Skeleton lines={4} tall /> : null}
       {first.value && !entries.length ? <Empty icon="clock" title="Nothing yet" /> : null}
       {entries.length ? (
-        <div class="table-wrap">
+        <div class="table-wrap" tabIndex={0}>
           <table class="table">
             <thead>
               <tr>

@@ -5,7 +5,7 @@ import { Keys } from './parts';
 const GROUPS: [string, [string, string][]][] = [
   ['Go to', [['g n', 'Now'], ['g s', 'Sessions'], ['g m', 'Memory'], ['g a', 'Apps'], ['g h', 'Health']]],
   ['Find', [['/', 'Search on this page'], ['Ctrl K', 'Go anywhere, do anything'], ['j k', 'Next and previous in a list'], ['Enter', 'Open the selected item']]],
-  ['In a session', [['e t', 'Events or terminal'], ['i', 'Ask something'], ['End', 'To the latest'], ['Ctrl ↵', 'Send what you wrote']]],
+  ['In a session', [['e t', 'Events or terminal'], ['i', 'Ask something'], ['End', 'To the latest'], ['F6', 'Leave the terminal']]],
   ['Everywhere', [['?', 'This page'], ['Esc', 'Close, or leave a field']]],
 ];
 

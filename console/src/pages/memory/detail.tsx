@@ -65,7 +65,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
         </div>
         <Button icon="close" look="quiet" aria-label="Close the detail" data-escape onClick={onClose} />
       </header>
-      <div class="detail-text">
+      <div class="detail-text" tabIndex={0} role="group" aria-label="Its text">
         {original !== null ? original : marked(hit.text, words, 20_000).map((piece, at) => (piece.hit ? <mark key={at}>{piece.text}</mark> : piece.text))}
       </div>
       <div class="detail-actions">
@@ -103,7 +103,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
       <h3>Context</h3>
       {timeline.error ? <Problem error={timeline.error} again={timeline.again} /> : null}
       {!timeline.value && !timeline.error ? <Skeleton lines={4} /> : null}
-      <ol class="timeline" ref={list}>
+      <ol class="timeline" ref={list} tabIndex={0} aria-label="Turns around it">
         {(timeline.value?.turns ?? []).map((turn) => {
           const self = turn.record_id === hit.record_id;
           return (

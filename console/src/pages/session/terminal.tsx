@@ -50,6 +50,10 @@ export function TerminalTab({ live, loading, closed, backend }: Props) {
 const TOUCH = 120;
 /** How large letters are where there is room. */
 const FONT_SIZE = 14;
+/** How small letters get so that all rows are seen. */
+const SMALL_FONT_SIZE = 11;
+/** The height of a row for each pixel of the letters' size. */
+const LINE = 1.36;
 
 function Screen({ id }: { id: string }) {
   const place = useRef<HTMLDivElement>(null);
@@ -78,6 +82,12 @@ function Screen({ id }: { id: string }) {
     });
     terminal.current = screen;
     screen.open(element);
+    // The agent gets every other key, also Tab: without this one, a keyboard could not leave.
+    screen.attachCustomKeyEventHandler((event) => {
+      if (event.key !== 'F6') return true;
+      if (event.type === 'keydown') document.querySelector<HTMLElement>('.terminal-bar button, .crumb')?.focus();
+      return false;
+    });
 
     // Only what a person does here goes out: a sequence in the output can never type.
     let touched = 0;
@@ -97,11 +107,14 @@ function Screen({ id }: { id: string }) {
       const width = frame.current?.clientWidth ?? 0;
       if (!width) return;
       const wanted = (width - 34) / screen.cols / 0.602;
-      const next = Math.max(6, Math.min(FONT_SIZE, Math.floor(wanted * 2) / 2));
+      // Where little is missing, the whole screen fits the height, too.
+      const tall = Math.max(SMALL_FONT_SIZE, ((around.current?.clientHeight ?? 0) - 28) / screen.rows / LINE);
+      const next = Math.max(6, Math.min(FONT_SIZE, Math.floor(Math.min(wanted, tall) * 2) / 2));
       if (screen.options.fontSize !== next) screen.options.fontSize = next;
     };
     const watch = new ResizeObserver(scale);
     watch.observe(frame.current!);
+    watch.observe(around.current!);
 
     const joined = new Attachment(
       id,
