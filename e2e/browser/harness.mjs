@@ -208,8 +208,11 @@ function processesOf(home) {
   return found;
 }
 
+/** A phone in a person's hand. */
+export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+
 /** One browser for all tests of a file. */
-export async function launch() {
+export async function launch(more = []) {
   if (!existsSync(browserProgram)) throw new Error(`${browserProgram} is missing: run scripts/setup-e2e browser`);
   return chromium.launch({
     executablePath: browserProgram,
@@ -224,6 +227,7 @@ export async function launch() {
       '--disable-sync',
       '--enable-precise-memory-info',
       '--disable-lcd-text',
+      ...more,
     ],
   });
 }

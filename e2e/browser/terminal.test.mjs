@@ -249,10 +249,10 @@ test('a process without a terminal says so', { timeout: 90_000 }, () =>
     page.on('request', (request) => looked.push(request.url()));
     page.on('websocket', (socket) => looked.push(socket.url()));
     await hob.call('POST', '/v1/messages', { model: 'claude', max_tokens: 9, messages: [{ role: 'user', content: '[[say from a pipe]]' }] }, token);
-    const tile = page.getByRole('link', { name: /claude of search, idle/ });
-    await tile.getByText('No terminal').waitFor();
-    await tile.getByText('1 turn').waitFor();
-    await tile.click();
+    const link = page.getByRole('link', { name: /claude of search.*idle/ });
+    await page.locator('.tile').filter({ has: link }).getByText('No terminal').waitFor();
+    await link.getByText('1 turn').waitFor();
+    await link.click();
     await page.getByRole('heading', { name: 'No terminal' }).waitFor();
     await page.locator('.session-head').getByText('search', { exact: true }).waitFor();
     assert.deepEqual(looked.filter((url) => /\/(screen|attach)/.test(url)), [], 'nobody asks for a screen');

@@ -1,0 +1,157 @@
+// Every page by the rules of axe, in both colour schemes, on a desk and on a phone; and by the keyboard alone.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { AxeBuilder } from '@axe-core/playwright';
+
+import { close, Hob, launch, open, PHONE, signIn, until, visit } from './harness.mjs';
+
+let browser;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser.close());
+
+const DIFF = { toolCallId: 'change', title: 'Edit src/refund.ts', content: [{ type: 'diff', path: '/src/refund.ts', oldText: 'a\nb\nc\n', newText: 'a\nB\nc\n' }] };
+const OPTIONS = [{ optionId: 'yes', name: 'Allow', kind: 'allow_once' }, { optionId: 'always', name: 'Always', kind: 'allow_always' }, { optionId: 'no', name: 'Reject', kind: 'reject_once' }];
+const WORDS = [
+  '[[think Where does the time go?]]',
+  '[[tool Bash {"command":"echo hi"}]]',
+  '[[tool Edit {"file_path":"/src/a.ts","old_string":"x","new_string":"y"}]]',
+  '[[say # Result\n\nSee [the notes](https://example.com/notes) and `code`:\n\n- one\n- two\n\n| name | port |\n|---|---|\n| hob | 7717 |\n\n```sh\necho a line that is far too long for a phone, so that it has to be scrolled sideways to be read at all\n```]]',
+].join(' ');
+
+async function fill(hob) {
+  const turns = Array.from({ length: 9 }, (_, at) => [at % 2 ? 'assistant' : 'user', `Turn ${at} about the login test and the deploy branch, with some more words in it.`]);
+  hob.remember([...turns, ['user', 'The deploy key is ghp_0123456789abcdefghijABCDEFGHIJ012345 for now.']]);
+  const token = await hob.app('shop-bot');
+  const { session_id: app } = await hob.call('POST', '/sessions', { agent: 'acp', meta: { title: 'Nightly build' } }, token);
+  await hob.call('POST', `/sessions/${app}/turn`, { prompt: 'hello' }, token);
+  const claude = await hob.session('claude');
+  await hob.ask(claude, '[[say a screen]]');
+  const done = await hob.session('acp');
+  await hob.ask(done, WORDS);
+  const asks = await hob.session('acp', { permissions: 'ask' });
+  await hob.ask(asks, `[[request session/request_permission ${JSON.stringify({ toolCall: DIFF, options: OPTIONS })}]]`);
+  await hob.idle(done);
+  await hob.idle(claude);
+  return { claude, done, asks };
+}
+
+/** The pages, each with what has to be there before it is looked at. */
+const places = ({ claude, done, asks }) => [
+  ['/now', (page) => page.locator('.tile ins').waitFor()],
+  ['/sessions', (page) => page.locator('.list ins').waitFor()],
+  ['/sessions?new=1', (page) => page.getByRole('dialog', { name: 'New session' }).waitFor()],
+  [`/sessions/${done}`, (page) => page.locator('.said').getByRole('cell', { name: '7717' }).waitFor()],
+  [`/sessions/${asks}`, (page) => page.getByRole('group', { name: /May it/ }).waitFor()],
+  [`/sessions/${claude}/terminal`, (page) => page.locator('.xterm-rows').waitFor()],
+  ['/memory', (page) => page.locator('.hits[aria-busy="false"] .hit').first().waitFor()],
+  ['/memory?q=deploy+key', async (page) => {
+    await page.locator('.hits[aria-busy="false"] .hit').first().click();
+    await page.locator('.timeline li').first().waitFor();
+  }],
+  ['/memory?q=zzyzx+quux&until=1999-01-01', (page) => page.getByText('No hits').waitFor()],
+  ['/apps?app=shop-bot', (page) => page.getByRole('img', { name: /^Cost/ }).waitFor()],
+  ['/apps?new=1', (page) => page.getByRole('dialog', { name: 'New app' }).waitFor()],
+  ['/health', (page) => page.getByRole('cell', { name: 'login', exact: true }).first().waitFor()],
+  ['/nowhere', (page) => page.getByText('No such page').waitFor()],
+];
+
+async function findings(page, where) {
+  // An agent's own screen has the colours that the agent chose.
+  const rules = { 'label-content-name-mismatch': { enabled: true } };
+  const { violations } = await new AxeBuilder({ page }).options({ rules }).exclude('.xterm').analyze();
+  return violations
+    .filter((rule) => rule.impact === 'serious' || rule.impact === 'critical')
+    .flatMap((rule) => rule.nodes.map((node) => `${where}: ${rule.id}: ${node.target.join(' ')}: ${node.any[0]?.message ?? node.failureSummary}`));
+}
+
+for (const [size, options] of [['1400', { viewport: { width: 1400, height: 900 } }], ['390', PHONE]]) {
+  test(`axe finds nothing serious at ${size} pixels`, { timeout: 300_000 }, async () => {
+    const hob = new Hob();
+    try {
+      await hob.start();
+      const made = await fill(hob);
+      const page = await open(browser, hob, { ...options, reducedMotion: 'reduce' });
+      const found = [];
+      const look = async (where) => {
+        for (const colorScheme of ['dark', 'light']) {
+          await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+          await page.waitForTimeout(250);
+          found.push(...(await findings(page, `${where} ${colorScheme}`)));
+        }
+      };
+      await page.getByLabel('Admin token').waitFor();
+      await look('sign-in');
+      await signIn(page, hob);
+      for (const [place, ready] of places(made)) {
+        await page.evaluate((hash) => { location.hash = hash; }, place);
+        await ready(page);
+        await look(place);
+        if (await page.locator('dialog[open]').count()) await page.keyboard.press('Escape');
+      }
+      await page.evaluate(() => { location.hash = '/now'; });
+      await page.locator('.tile').first().waitFor();
+      for (const key of ['?', 'Control+k']) {
+        await page.keyboard.press(key);
+        await page.locator('dialog[open]').waitFor();
+        await look(`the dialog of ${key}`);
+        await page.keyboard.press('Escape');
+        await page.locator('dialog[open]').waitFor({ state: 'detached' });
+      }
+      assert.deepEqual([...new Set(found)], []);
+      await hob.call('POST', `/admin/sessions/${made.asks}/cancel`);
+      await close(page);
+    } finally {
+      await hob.stop();
+    }
+  });
+}
+
+test('every control is reached with Tab, and shows that it has the focus', { timeout: 120_000 }, async () => {
+  const hob = new Hob();
+  try {
+    await hob.start();
+    const made = await fill(hob);
+    const page = await visit(browser, hob, '/now', { viewport: { width: 1400, height: 900 }, reducedMotion: 'reduce' });
+    for (const [place, ready] of places(made).filter(([where]) => !where.includes('terminal') && !where.includes('new='))) {
+      await page.evaluate((hash) => { location.hash = hash; }, place);
+      await ready(page);
+      // Rows come and go with the server; the controls that are there at the end have to be reached.
+      const reached = new Set();
+      await page.evaluate(() => { document.activeElement?.blur(); document.body.tabIndex = -1; document.body.focus(); });
+      const name = () => page.evaluate(() => {
+        const active = document.activeElement;
+        if (!active || active === document.body) return null;
+        active.dataset.reached = 'yes';
+        const drawn = (element) => { const style = getComputedStyle(element); return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0; };
+        const around = active.closest('.tile, .searchbox, .palette-field, .terminal-frame');
+        const seen = drawn(active) || (around && (drawn(around) || getComputedStyle(around).boxShadow !== 'none'));
+        return { what: `${active.tagName} ${active.className} ${(active.textContent ?? '').slice(0, 30)}`, seen: Boolean(seen) };
+      });
+      for (let step = 0; step < 150; step += 1) {
+        await page.keyboard.press('Tab');
+        const now = await name();
+        if (!now) break;
+        assert.ok(now.seen, `${place}: no focus is seen on ${now.what}`);
+        reached.add(now.what);
+      }
+      const missed = await page.evaluate(() => [...document.querySelectorAll('a[href], button:not(:disabled), input, select, textarea')]
+        .filter((element) => element.checkVisibility() && element.getClientRects().length && element.dataset.reached !== 'yes')
+        .map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 30)}`));
+      // What appeared while Tab was pressed may be missed, but not what was there all the time.
+      assert.ok(missed.length <= 1, `${place}: ${missed.join('; ')}`);
+      assert.ok(reached.size > 8, `${place}: ${reached.size}`);
+    }
+    // A terminal takes every key, except for the one that leaves it.
+    await page.evaluate((hash) => { location.hash = hash; }, `/sessions/${made.claude}/terminal`);
+    await page.locator('.xterm').click();
+    await page.keyboard.press('F6');
+    await until('the focus is outside of the terminal', () => page.evaluate(() => !document.activeElement.closest('.xterm')));
+    await hob.call('POST', `/admin/sessions/${made.asks}/cancel`);
+    await close(page);
+  } finally {
+    await hob.stop();
+  }
+});
