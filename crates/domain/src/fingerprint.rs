@@ -122,6 +122,8 @@ mod tests {
         let call = |input: Value| json!([{"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "n", "input": input}]}]);
         check(true, call(json!({"a": 1, "b": 2})), call(json!({"b": 2, "a": 1})));
         check(false, call(json!({"a": 1})), call(json!({"a": 2})));
+        check(true, call(json!({"a": 1, "b": 0})), call(json!({"a": 1.0, "b": -0.0})));
+        check(false, call(json!({"a": 1})), call(json!({"a": 1.5})));
         let thinking = json!([{"role": "assistant", "content": [
             {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "x"}]}]);
         check(true, thinking, json!([{"role": "assistant", "content": "x"}]));

@@ -166,7 +166,7 @@ impl Block {
 }
 
 /// Returns a value with sorted keys, without nulls and without `cache_control`, so that equivalent
-/// values become equal.
+/// values become equal. `1` and `1.0` are one number: JavaScript does not tell them apart.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -182,6 +182,8 @@ pub(crate) fn canonical(value: &Value) -> Value {
             Value::Object(out)
         }
         Value::Array(values) => Value::Array(values.iter().map(canonical).collect()),
+        // Adding zero removes the sign of a negative zero.
+        Value::Number(number) => number.as_f64().map_or(Value::Null, |number| json!(number + 0.0)),
         value => value.clone(),
     }
 }
