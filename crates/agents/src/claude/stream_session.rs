@@ -175,6 +175,8 @@ struct TurnEnding {
 fn interpret(record: &Value) -> Interpretation {
     Interpretation::Events(match stream_json::parse(record) {
         Some(StreamEvent::Delta { kind: DeltaKind::Text, text }) => vec![Event::Piece { text }],
+        Some(StreamEvent::CallBegin { id, name }) => vec![Event::CallBegin { id, name }],
+        Some(StreamEvent::CallPiece { json }) => vec![Event::CallPiece { json }],
         // Hob reports the program's own messages itself; they are not the model's words.
         Some(StreamEvent::Assistant(message)) if message.model == SYNTHETIC_MODEL => Vec::new(),
         Some(StreamEvent::Assistant(StreamMessage { id, model, stop_reason, blocks, usage })) => {

@@ -58,8 +58,10 @@ pub(super) struct TurnOutput {
 struct OutputState {
     /// `None` while the turn is paused.
     listener: Option<Listener>,
-    /// All events but pieces of texts.
+    /// All events but pieces of texts and calls.
     events: Vec<Event>,
+    /// Whether the call that began last is one of a client's tools.
+    is_client_call: bool,
     usage: UsageById,
     /// The usage that the client has been told at pauses.
     reported: Usage,
@@ -90,11 +92,25 @@ impl TurnOutput {
         // The request itself contains the results of the client's tools.
         let is_known = matches!(&event, Event::ToolResult { block: Block::ToolResult { tool_use_id, .. } }
             if state.answered.contains(tool_use_id));
-        if !is_known && !matches!(event, Event::Piece { .. }) {
+        let is_piece = matches!(
+            event,
+            Event::Piece { .. } | Event::CallBegin { .. } | Event::CallPiece { .. }
+        );
+        if !is_known && !is_piece {
             state.events.push(event.clone());
         }
+        // The request hears of the client's tools only, by the client's names.
+        let event = match event {
+            Event::CallBegin { id, name } => {
+                let name = name.strip_prefix(NAME_PREFIX).map(str::to_owned);
+                state.is_client_call = name.is_some();
+                name.map(|name| Event::CallBegin { id, name })
+            }
+            Event::CallPiece { .. } if !state.is_client_call => None,
+            event => Some(event),
+        };
         let mut is_first = false;
-        if let Some(listener) = &state.listener {
+        if let (Some(listener), Some(event)) = (&state.listener, event) {
             // A request that continued the turn has its origin already.
             is_first = listener.origin.send_if_modified(|known| {
                 let is_first = known.is_none();

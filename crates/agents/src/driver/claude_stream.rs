@@ -182,7 +182,13 @@ impl Translator {
             Some(StreamEvent::ToolResults(blocks)) => self.blocks(blocks.iter(), record),
             Some(StreamEvent::PermissionRequest(request)) => self.ask(request, record),
             Some(StreamEvent::Result(result)) => self.result(&result, record),
-            Some(StreamEvent::Delta { .. } | StreamEvent::MessageEnd) | None => Vec::new(),
+            Some(
+                StreamEvent::Delta { .. }
+                | StreamEvent::CallBegin { .. }
+                | StreamEvent::CallPiece { .. }
+                | StreamEvent::MessageEnd,
+            )
+            | None => Vec::new(),
         }
     }
 

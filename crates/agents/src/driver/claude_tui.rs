@@ -161,6 +161,8 @@ fn translate(session: &str, event: Event, raw: &Value) -> Option<AgentEvent> {
         Event::Stalled { screen } => return Some(AgentEvent::Stalled(screen)),
         Event::User { .. }
         | Event::Piece { .. }
+        | Event::CallBegin { .. }
+        | Event::CallPiece { .. }
         | Event::MessageEnd
         | Event::Paused(_)
         | Event::Result(_) => {

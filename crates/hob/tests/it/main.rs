@@ -80,4 +80,5 @@ mod v1_memory_stores;
 mod v1_responses;
 mod v1_session_requests;
 mod v1_session_shapes;
+mod v1_tool_streams;
 mod v1_tools;

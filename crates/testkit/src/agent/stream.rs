@@ -109,6 +109,9 @@ impl Face {
                     ),
                     Step::Tool { name, input, .. } => {
                         let call = format!("toolu_{}", Uuid::new_v4().simple());
+                        if self.partial {
+                            self.call_pieces(&call, name, input);
+                        }
                         self.assistant(
                             &id,
                             json!({"type": "tool_use", "id": call, "name": name, "input": input}),
@@ -175,6 +178,22 @@ impl Face {
             let delta = json!({"type": "text_delta", "text": piece.iter().collect::<String>()});
             self.output.send(&json!({"type": "stream_event", "session_id": self.session,
                 "event": {"type": "content_block_delta", "index": 0, "delta": delta}}));
+        }
+    }
+
+    /// Writes a call as it begins, and its arguments in small pieces.
+    fn call_pieces(&self, id: &str, name: &str, input: &Value) {
+        let send = |event: Value| {
+            self.output.send(&json!({"type": "stream_event", "session_id": self.session,
+                "event": event}));
+        };
+        let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+        send(json!({"type": "content_block_start", "index": 1, "content_block": block}));
+        let letters: Vec<char> = input.to_string().chars().collect();
+        for piece in letters.chunks((letters.len() / 16).max(4)) {
+            let piece: String = piece.iter().collect();
+            let delta = json!({"type": "input_json_delta", "partial_json": piece});
+            send(json!({"type": "content_block_delta", "index": 1, "delta": delta}));
         }
     }
 

@@ -59,6 +59,15 @@ pub enum Event {
     Piece {
         text: String,
     },
+    /// A call begins that a later block of an assistant's message contains as a whole. Its arguments come in pieces.
+    CallBegin {
+        id: String,
+        name: String,
+    },
+    /// A piece of the arguments of the call that began last.
+    CallPiece {
+        json: String,
+    },
     /// The message whose blocks came last is whole, if its blocks do not say so themselves.
     MessageEnd,
     /// The agent has been silent for a while; `screen` is what its terminal shows. The turn continues.
@@ -117,6 +126,8 @@ pub fn synthesize_turn_messages(events: &[Event]) -> Vec<Message> {
             },
             Event::User { .. }
             | Event::Piece { .. }
+            | Event::CallBegin { .. }
+            | Event::CallPiece { .. }
             | Event::MessageEnd
             | Event::Stalled { .. }
             | Event::Paused(_)

@@ -27,6 +27,15 @@ pub enum StreamEvent {
         kind: DeltaKind,
         text: String,
     },
+    /// A tool call begins, which follows whole.
+    CallBegin {
+        id: String,
+        name: String,
+    },
+    /// A part of the arguments of the call that began last, as JSON.
+    CallPiece {
+        json: String,
+    },
     /// Blocks of an assistant's message. Records of one message share its id.
     Assistant(StreamMessage),
     /// The message is whole.
@@ -171,13 +180,23 @@ fn usage(value: &Value) -> Usage {
 }
 
 fn delta(record: &Value) -> Option<StreamEvent> {
-    if record["event"]["type"] == "message_stop" {
-        return Some(StreamEvent::MessageEnd);
+    let event = &record["event"];
+    let block = &event["content_block"];
+    match event["type"].as_str() {
+        Some("message_stop") => return Some(StreamEvent::MessageEnd),
+        Some("content_block_start") if block["type"] == "tool_use" => {
+            let (id, name) = (text(&block["id"])?, text(&block["name"])?);
+            return Some(StreamEvent::CallBegin { id, name });
+        }
+        _ => {}
     }
-    let delta = &record["event"]["delta"];
+    let delta = &event["delta"];
     let (kind, part) = match delta["type"].as_str()? {
         "text_delta" => (DeltaKind::Text, &delta["text"]),
         "thinking_delta" => (DeltaKind::Thinking, &delta["thinking"]),
+        "input_json_delta" => {
+            return Some(StreamEvent::CallPiece { json: text(&delta["partial_json"])? });
+        }
         _ => return None,
     };
     Some(StreamEvent::Delta { kind, text: text(part)? })
@@ -230,7 +249,22 @@ mod tests {
             delta(json!({"type": "thinking_delta", "thinking": "hm"})),
             expect(DeltaKind::Thinking, "hm")
         );
-        assert_eq!(delta(json!({"type": "input_json_delta", "partial_json": "{"})), None);
+        assert_eq!(delta(json!({"type": "signature_delta", "signature": "x"})), None);
+    }
+
+    #[test]
+    fn calls_come_in_pieces() {
+        let event = |event: Value| parse(&json!({"type": "stream_event", "event": event}));
+        let begin = |block: Value| {
+            event(json!({"type": "content_block_start", "index": 1, "content_block": block}))
+        };
+        let call = json!({"type": "tool_use", "id": "t", "name": "Bash", "input": {}});
+        let (id, name) = ("t".to_owned(), "Bash".to_owned());
+        assert_eq!(begin(call), Some(StreamEvent::CallBegin { id, name }));
+        assert_eq!(begin(json!({"type": "text", "text": ""})), None);
+        let delta = json!({"type": "input_json_delta", "partial_json": "{\"a"});
+        let piece = event(json!({"type": "content_block_delta", "index": 1, "delta": delta}));
+        assert_eq!(piece, Some(StreamEvent::CallPiece { json: "{\"a".to_owned() }));
     }
 
     #[test]

@@ -20,7 +20,8 @@ use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::ignored::{self, IgnoredFields, UnknownFields};
 use super::models::{self, conversation};
-use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Whole, Wording, in_words};
+use super::parts::{ClientCall, Part};
+use super::reply::{KEEP_ALIVE, Reply, Whole, Wording, in_words};
 use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
@@ -279,23 +280,25 @@ impl Wording for Words {
                 "index": index, "content_block": {"type": "text", "text": ""}}))),
             Part::Text(text) => events.push_back(event(&json!({"type": "content_block_delta",
                 "index": index, "delta": {"type": "text_delta", "text": text}}))),
-            Part::End => {
+            Part::End | Part::CallEnd => {
                 self.index += 1;
                 events.push_back(event(&json!({"type": "content_block_stop", "index": index})));
             }
             Part::Thought(_) => {}
+            Part::CallBegin { id, name } => {
+                let start = tool_use(ClientCall { id, name, input: json!({}) });
+                events.push_back(event(&json!({"type": "content_block_start", "index": index,
+                    "content_block": start})));
+            }
+            Part::CallPiece(json) => {
+                let delta = json!({"type": "input_json_delta", "partial_json": json});
+                events.push_back(event(&json!({"type": "content_block_delta", "index": index,
+                    "delta": delta})));
+            }
             Part::Call(call) => {
-                self.index += 1;
-                let arguments = call.input.to_string();
-                let mut start = tool_use(call);
-                start["input"] = json!({});
-                events.extend([
-                    event(&json!({"type": "content_block_start", "index": index,
-                        "content_block": start})),
-                    event(&json!({"type": "content_block_delta", "index": index,
-                        "delta": {"type": "input_json_delta", "partial_json": arguments}})),
-                    event(&json!({"type": "content_block_stop", "index": index})),
-                ]);
+                for part in call.in_parts() {
+                    self.part(part, events);
+                }
             }
             Part::Over(result) => {
                 let delta = json!({"stop_reason": stop_reason(&result), "stop_sequence": null});

@@ -1,7 +1,7 @@
 //! `/v1`: Anthropic's Messages API, OpenAI's Chat Completions and OpenAI's Responses on Claude Code.
 //!
 //! Each API has its own wire types ([`anthropic`], [`openai`], [`responses`]) and error shapes
-//! ([`dialect`]). All render a [`reply`]. Images and documents become files whose paths
+//! ([`dialect`]). All render a [`reply`], which consists of [`parts`]. Images and documents become files whose paths
 //! the agent receives ([`attachments`]). A response header lists the fields without effect ([`ignored`]).
 
 pub(crate) mod agent_sessions;
@@ -18,6 +18,7 @@ mod items_page;
 mod metadata;
 pub(crate) mod models;
 pub(crate) mod openai;
+mod parts;
 mod reply;
 pub(crate) mod responses;
 mod schema_cost;

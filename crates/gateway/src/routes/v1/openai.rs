@@ -20,7 +20,8 @@ use super::attachments::{merged, prompt};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::ignored::{self, IgnoredFields, UnknownFields};
 use super::models::{self, conversation};
-use super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words};
+use super::parts::{ClientCall, Part};
+use super::reply::{KEEP_ALIVE, Reply, Wording, in_words};
 use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
@@ -327,15 +328,19 @@ impl Wording for Words {
                 self.said = true;
                 events.push_back(self.piece(json!({"content": text}), Value::Null));
             }
+            Part::CallBegin { id, name } => {
+                let start = json!({"index": self.calls, "id": id, "type": "function",
+                    "function": {"name": name, "arguments": ""}});
+                events.push_back(self.piece(json!({"tool_calls": [start]}), Value::Null));
+            }
+            Part::CallPiece(json) => {
+                let piece = json!({"index": self.calls, "function": {"arguments": json}});
+                events.push_back(self.piece(json!({"tool_calls": [piece]}), Value::Null));
+            }
+            Part::CallEnd => self.calls += 1,
             Part::Call(call) => {
-                let mut start = tool_call(&call);
-                start["index"] = json!(self.calls);
-                let arguments = std::mem::replace(&mut start["function"]["arguments"], json!(""));
-                let rest = json!({"index": self.calls, "function": {"arguments": arguments}});
-                self.calls += 1;
-                for piece in [start, rest] {
-                    let delta = json!({"tool_calls": [piece]});
-                    events.push_back(self.piece(delta, Value::Null));
+                for part in call.in_parts() {
+                    self.part(part, events);
                 }
             }
             Part::Over(result) => {

@@ -10,9 +10,9 @@ use futures_util::StreamExt;
 use hob_agents::claude::{BackendError, Event as Happened, Origin, TurnResult};
 use hob_domain::{App, Block};
 use hob_sessions::{AdmittedCompletion, CompletionStream, Conversation};
-use serde_json::Value;
 
 use super::dialect::Problem;
+use super::parts::{AbandonedCall, ClientCall, Part, StreamedCalls, Texts};
 use super::structured::json_text;
 use crate::state::Gateway;
 
@@ -21,39 +21,18 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long a stream waits for its first part before it begins without one.
 const FIRST_PIECE: Duration = Duration::from_secs(10);
 
-/// A part of a reply.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Part {
-    /// A text block begins.
-    Begin,
-    Text(String),
-    /// The text block is complete.
-    End,
-    /// A block of thinking.
-    Thought(String),
-    /// A call of one of the client's tools.
-    Call(ClientCall),
-    /// The answer has ended: with the turn, or with calls.
-    Over(TurnResult),
-}
-
-/// A call of one of the client's tools.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ClientCall {
-    pub id: String,
-    pub name: String,
-    pub input: Value,
-}
-
 /// A reply in progress. Dropping it before its end ends the turn.
 pub(super) struct Reply {
     answering: CompletionStream,
     /// The model that answers; known after its first output.
     pub model: Option<String>,
     texts: Texts,
+    calls: StreamedCalls,
     ready: VecDeque<Part>,
     in_pieces: bool,
     over: bool,
+    /// Why the answer fails after the parts that are ready.
+    failure: Option<BackendError>,
     /// The texts so far, if the answer is to have a form: then the last message is the whole answer.
     formed: Option<HeldTexts>,
 }
@@ -72,17 +51,27 @@ struct HeldTexts {
 /// A reply that may begin.
 pub(super) struct AdmittedReply {
     turn: AdmittedCompletion,
+    /// The names of the tools whose calls are sent in pieces.
+    streamed_tools: Vec<String>,
     formed: Option<HeldTexts>,
 }
 
 impl AdmittedReply {
     /// Sends the prompt and returns once the agent has accepted it.
     pub async fn start(self, gateway: &Arc<Gateway>) -> Result<Reply, Problem> {
-        let AdmittedReply { turn, formed } = self;
+        let AdmittedReply { turn, streamed_tools, formed } = self;
         let answering = gateway.completions.start(turn).await?;
-        let in_pieces = formed.is_none();
-        let (texts, ready) = (Texts::default(), VecDeque::new());
-        Ok(Reply { answering, model: None, texts, ready, in_pieces, over: false, formed })
+        Ok(Reply {
+            answering,
+            model: None,
+            texts: Texts::default(),
+            calls: StreamedCalls::of(streamed_tools),
+            ready: VecDeque::new(),
+            in_pieces: formed.is_none(),
+            over: false,
+            failure: None,
+            formed,
+        })
     }
 }
 
@@ -113,8 +102,13 @@ impl Reply {
         asked: Conversation,
     ) -> Result<AdmittedReply, Problem> {
         let has_form = asked.answer_check.is_some();
+        // A client that wants one call at a time does not get all calls that the agent begins.
+        let streamed_tools = match asked.one_call_at_a_time {
+            true => Vec::new(),
+            false => asked.tools.iter().map(|tool| tool.name.clone()).collect(),
+        };
         let turn = gateway.completions.admit(app, asked).await?;
-        Ok(AdmittedReply { turn, formed: has_form.then(HeldTexts::default) })
+        Ok(AdmittedReply { turn, streamed_tools, formed: has_form.then(HeldTexts::default) })
     }
 
     /// Waits a while for the first part that is not thinking. A failure before it is still a response with its own status,
@@ -148,6 +142,10 @@ impl Reply {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Some(Ok(part));
+            }
+            if let Some(error) = self.failure.take() {
+                self.over = true;
+                return Some(Err(error));
             }
             if self.over {
                 return None;
@@ -184,6 +182,8 @@ impl Reply {
                 Part::Thought(thought) if texts.is_empty() => thoughts.push(thought),
                 Part::Thought(_) => {}
                 Part::Call(call) => calls.push(call),
+                // Without pieces, calls come whole.
+                Part::CallBegin { .. } | Part::CallPiece(_) | Part::CallEnd => {}
                 Part::Over(result) => {
                     return Ok(Whole { thoughts, texts, calls, model: self.model, result });
                 }
@@ -195,6 +195,16 @@ impl Reply {
     fn take(&mut self, event: Happened) {
         match event {
             Happened::Piece { text } if self.in_pieces => self.texts.piece(text, &mut self.ready),
+            Happened::CallBegin { id, name } if self.in_pieces && self.calls.has_tool(&name) => {
+                self.texts.close(&mut self.ready);
+                let begun = self.calls.begin(id, name, &mut self.ready);
+                self.check(begun);
+            }
+            Happened::CallPiece { json } => self.calls.piece(json, &mut self.ready),
+            Happened::ToolResult { block: Block::ToolResult { tool_use_id, .. } } => {
+                let answered = self.calls.answered(&tool_use_id);
+                self.check(answered);
+            }
             Happened::Assistant { block, model, message_id, .. } => {
                 if !model.is_empty() {
                     self.model.get_or_insert(model);
@@ -208,12 +218,19 @@ impl Reply {
                 if let Some(held) = &mut self.formed {
                     return held.take(message_id, block);
                 }
+                if let Block::ToolUse { id, input, .. } = &block {
+                    let completed = self.calls.block(id, input, &mut self.ready);
+                    self.check(completed);
+                }
                 match block {
                     Block::Text(text) => self.texts.block(text, &mut self.ready),
                     _ => self.texts.close(&mut self.ready),
                 }
             }
             Happened::Result(result) => {
+                if let Err(abandoned) = self.calls.end(&[]) {
+                    return self.check(Err(abandoned));
+                }
                 if let Some(held) = self.formed.take() {
                     let text = held.last.join("\n\n");
                     self.texts.block(json_text(&text).to_owned(), &mut self.ready);
@@ -229,20 +246,37 @@ impl Reply {
                 }
                 self.texts.close(&mut self.ready);
                 let calls = paused.calls.into_iter().filter_map(|call| match call {
-                    Block::ToolUse { id, name, input } => {
-                        Some(Part::Call(ClientCall { id, name, input }))
-                    }
+                    Block::ToolUse { id, name, input } => Some(ClientCall { id, name, input }),
                     _ => None,
                 });
-                self.ready.extend(calls);
+                let calls: Vec<ClientCall> = calls.collect();
+                if let Err(abandoned) = self.calls.end(&calls) {
+                    return self.check(Err(abandoned));
+                }
+                let unsent = calls.into_iter().filter(|call| !self.calls.has_sent(&call.id));
+                self.ready.extend(unsent.map(Part::Call));
                 self.ready.push_back(Part::Over(paused.result));
                 self.over = true;
             }
             Happened::User { .. }
             | Happened::Piece { .. }
+            | Happened::CallBegin { .. }
             | Happened::MessageEnd
             | Happened::ToolResult { .. }
             | Happened::Stalled { .. } => {}
+        }
+    }
+
+    /// Fails the answer if a call that the client has received, whole or in part, is not made.
+    fn check(&mut self, result: Result<(), AbandonedCall>) {
+        if result == Err(AbandonedCall) {
+            let text =
+                "the agent began a call of a tool and did not make it; send the request again";
+            self.failure.get_or_insert(BackendError::Api {
+                status: None,
+                kind: String::new(),
+                message: text.to_owned(),
+            });
         }
     }
 }
@@ -319,85 +353,4 @@ pub(super) async fn next_words(
         }
     }
     Some(())
-}
-
-/// Combines deltas and complete blocks: a text that arrived in deltas is not repeated as a block.
-#[derive(Debug, Default)]
-struct Texts {
-    /// The deltas of the text that is not complete yet.
-    pieces: Option<String>,
-}
-
-impl Texts {
-    fn piece(&mut self, text: String, parts: &mut VecDeque<Part>) {
-        if text.is_empty() {
-            return;
-        }
-        if self.pieces.is_none() {
-            parts.push_back(Part::Begin);
-        }
-        self.pieces.get_or_insert_default().push_str(&text);
-        parts.push_back(Part::Text(text));
-    }
-
-    fn block(&mut self, text: String, parts: &mut VecDeque<Part>) {
-        match self.pieces.take() {
-            Some(pieces) => match text.strip_prefix(&pieces) {
-                Some("") => parts.push_back(Part::End),
-                Some(rest) => parts.extend([Part::Text(rest.to_owned()), Part::End]),
-                // The model was called again and gave another text.
-                None => parts.extend([Part::End, Part::Begin, Part::Text(text), Part::End]),
-            },
-            None if text.is_empty() => {}
-            None => parts.extend([Part::Begin, Part::Text(text), Part::End]),
-        }
-    }
-
-    fn close(&mut self, parts: &mut VecDeque<Part>) {
-        if self.pieces.take().is_some() {
-            parts.push_back(Part::End);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_comes_once() {
-        let mut parts = VecDeque::new();
-        let mut texts = Texts::default();
-        texts.piece("he".into(), &mut parts);
-        texts.piece("llo".into(), &mut parts);
-        texts.block("hello!".into(), &mut parts);
-        texts.block("more".into(), &mut parts);
-        texts.piece("cut".into(), &mut parts);
-        texts.close(&mut parts);
-        texts.close(&mut parts);
-        texts.piece("bro".into(), &mut parts);
-        texts.block("other".into(), &mut parts);
-        let text = |text: &str| Part::Text(text.to_owned());
-        let (begin, end) = (Part::Begin, Part::End);
-        let expect = [
-            begin.clone(),
-            text("he"),
-            text("llo"),
-            text("!"),
-            end.clone(),
-            begin.clone(),
-            text("more"),
-            end.clone(),
-            begin.clone(),
-            text("cut"),
-            end.clone(),
-            begin.clone(),
-            text("bro"),
-            end.clone(),
-            begin,
-            text("other"),
-            end,
-        ];
-        assert_eq!(Vec::from(parts), expect);
-    }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::dialect::Problem;
-use super::super::reply::{ClientCall, Whole};
+use super::super::reply::Whole;
 
 type DefaultValue = fn() -> Value;
 
@@ -97,7 +97,8 @@ impl ResponseObject {
             output.push(message(&id, &texts.join("\n\n"), status));
         }
         for call in &calls {
-            output.push(function_call(&self.item_id("fc", output.len()), call, "completed"));
+            let (id, arguments) = (self.item_id("fc", output.len()), call.input.to_string());
+            output.push(function_call(&id, &call.id, &call.name, &arguments, "completed"));
         }
         self.complete(output, &result);
     }
@@ -164,14 +165,16 @@ pub(super) fn text_part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-/// A call of one of the client's functions.
-pub(super) fn function_call(id: &str, call: &ClientCall, status: &str) -> Value {
-    let arguments = match status {
-        "in_progress" => String::new(),
-        _ => call.input.to_string(),
-    };
-    json!({"id": id, "type": "function_call", "status": status, "call_id": call.id,
-        "name": call.name, "arguments": arguments})
+/// A call of one of the client's functions. `id` is the item's, `call` the call's; the arguments are JSON.
+pub(super) fn function_call(
+    id: &str,
+    call: &str,
+    name: &str,
+    arguments: &str,
+    status: &str,
+) -> Value {
+    json!({"id": id, "type": "function_call", "status": status, "call_id": call,
+        "name": name, "arguments": arguments})
 }
 
 /// Returns the status of a response with this result, and of its message.

@@ -8,7 +8,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use serde_json::{Value, json};
 
 use super::super::dialect::Problem;
-use super::super::reply::{ClientCall, KEEP_ALIVE, Part, Reply, Wording, in_words, next_words};
+use super::super::parts::Part;
+use super::super::reply::{KEEP_ALIVE, Reply, Wording, in_words, next_words};
 use super::keeper::Keeper;
 use super::object::{
     ResponseObject, function_call, message, reasoning, status_of, summary_part, text_part,
@@ -81,9 +82,9 @@ pub(super) fn log_of_stored(body: Value) -> Arc<EventLog> {
             }
             Some("reasoning") => events.thought(&text(&item["summary"][0]["text"]), &mut rendered),
             Some("function_call") => {
-                let input = serde_json::from_str(&text(&item["arguments"])).unwrap_or_default();
-                let (id, name) = (text(&item["call_id"]), text(&item["name"]));
-                events.call(&ClientCall { id, name, input }, &mut rendered);
+                events.begin_call(text(&item["call_id"]), text(&item["name"]), &mut rendered);
+                events.call_piece(&text(&item["arguments"]), &mut rendered);
+                events.end_call(&mut rendered);
             }
             _ => {}
         }
@@ -116,12 +117,23 @@ struct ResponseEvents {
     output: Vec<Value>,
     /// The message that is being written.
     open: Option<OpenMessage>,
+    /// The call that is being written.
+    open_call: Option<OpenFunctionCall>,
     sequence: usize,
 }
 
 struct OpenMessage {
     id: String,
     text: String,
+}
+
+struct OpenFunctionCall {
+    /// The id of the item.
+    id: String,
+    /// The id of the call.
+    call: String,
+    name: String,
+    arguments: String,
 }
 
 impl ResponseEvents {
@@ -132,7 +144,8 @@ impl ResponseEvents {
         log: Option<Arc<EventLog>>,
     ) -> ResponseEvents {
         let sequence = log.as_ref().map_or(0, |log| log.len());
-        ResponseEvents { response, keeper, log, output: Vec::new(), open: None, sequence }
+        let output = Vec::new();
+        ResponseEvents { response, keeper, log, output, open: None, open_call: None, sequence }
     }
 
     /// Returns the data of the next event.
@@ -228,20 +241,32 @@ impl ResponseEvents {
         self.output.push(item);
     }
 
-    fn call(&mut self, call: &ClientCall, events: &mut VecDeque<Event>) {
+    fn begin_call(&mut self, call: String, name: String, events: &mut VecDeque<Event>) {
         self.close("completed", events);
         let index = self.output.len();
         let id = self.response.item_id("fc", index);
-        let item = function_call(&id, call, "in_progress");
+        let item = function_call(&id, &call, &name, "", "in_progress");
         let added = json!({"output_index": index, "item": item});
         events.push_back(self.event("response.output_item.added", added));
-        let arguments = call.input.to_string();
-        let delta = json!({"item_id": id, "output_index": index, "delta": arguments});
+        self.open_call = Some(OpenFunctionCall { id, call, name, arguments: String::new() });
+    }
+
+    fn call_piece(&mut self, json: &str, events: &mut VecDeque<Event>) {
+        let Some(open) = &mut self.open_call else { return };
+        open.arguments.push_str(json);
+        let delta = json!({"item_id": open.id, "output_index": self.output.len(), "delta": json});
         events.push_back(self.event("response.function_call_arguments.delta", delta));
-        let done = json!({"item_id": id, "output_index": index, "name": call.name,
+    }
+
+    fn end_call(&mut self, events: &mut VecDeque<Event>) {
+        let Some(OpenFunctionCall { id, call, name, arguments }) = self.open_call.take() else {
+            return;
+        };
+        let index = self.output.len();
+        let done = json!({"item_id": id, "output_index": index, "name": name,
             "arguments": arguments});
         events.push_back(self.event("response.function_call_arguments.done", done));
-        let item = function_call(&id, call, "completed");
+        let item = function_call(&id, &call, &name, &arguments, "completed");
         let done = json!({"output_index": index, "item": item});
         events.push_back(self.event("response.output_item.done", done));
         self.output.push(item);
@@ -258,7 +283,14 @@ impl Wording for ResponseEvents {
             // All texts of an answer are one message, so what the agent thinks in between is left out.
             Part::Thought(thought) if self.open.is_none() => self.thought(&thought, events),
             Part::Thought(_) => {}
-            Part::Call(call) => self.call(&call, events),
+            Part::CallBegin { id, name } => self.begin_call(id, name, events),
+            Part::CallPiece(json) => self.call_piece(&json, events),
+            Part::CallEnd => self.end_call(events),
+            Part::Call(call) => {
+                for part in call.in_parts() {
+                    self.part(part, events);
+                }
+            }
             Part::Over(result) => {
                 self.close(status_of(&result), events);
                 let output = std::mem::take(&mut self.output);
