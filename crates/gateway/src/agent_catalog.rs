@@ -21,7 +21,23 @@ pub struct AgentCatalog {
     /// Held while a document is read, changed and stored.
     changing: tokio::sync::Mutex<()>,
     /// Held while memories of an app change.
-    changing_memories: Mutex<HashMap<AppName, Arc<tokio::sync::Mutex<()>>>>,
+    changing_memories: AppLocks,
+    /// Held while a session of an app is created that a caller may create again.
+    creating_sessions: AppLocks,
+}
+
+/// One lock for each app.
+#[derive(Default)]
+struct AppLocks(Mutex<HashMap<AppName, Arc<tokio::sync::Mutex<()>>>>);
+
+impl AppLocks {
+    async fn lock(&self, app: &AppName) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.entry(app.clone()).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
 }
 
 /// A document with its id and the time of its creation.
@@ -34,7 +50,12 @@ pub(crate) struct CatalogEntry {
 
 impl AgentCatalog {
     pub fn new(store: Arc<dyn DocumentStore>) -> AgentCatalog {
-        AgentCatalog { store, changing: Default::default(), changing_memories: Default::default() }
+        AgentCatalog {
+            store,
+            changing: Default::default(),
+            changing_memories: AppLocks::default(),
+            creating_sessions: AppLocks::default(),
+        }
     }
 
     /// Stores a new document under a new id with this prefix.
@@ -119,11 +140,12 @@ impl AgentCatalog {
 
     /// Waits until nothing else in this process reads or changes the memories of an app.
     pub(crate) async fn lock_memories(&self, app: &AppName) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.changing_memories.lock().unwrap_or_else(PoisonError::into_inner);
-            locks.entry(app.clone()).or_default().clone()
-        };
-        lock.lock_owned().await
+        self.changing_memories.lock(app).await
+    }
+
+    /// Waits until nothing else in this process creates a session of an app that can be created again.
+    pub(crate) async fn lock_creation(&self, app: &AppName) -> OwnedMutexGuard<()> {
+        self.creating_sessions.lock(app).await
     }
 
     /// Returns the documents of a kind as they are stored, oldest first; only one with an id.

@@ -10,6 +10,8 @@ use crate::v1_anthropic::*;
 backend_tests!([file, cluster]: [
     repeated_message_makes_no_second_turn,
     result_is_returned_once,
+    repeated_creation_makes_no_second_session,
+    repeated_interrupt_ends_no_later_turn,
 ]);
 
 /// An image whose bytes are `hello`.
@@ -135,6 +137,98 @@ fn result_is_returned_once(backend: Backend) {
     let items = items["data"].as_array().unwrap().clone();
     let shown = items.iter().find(|item| item["type"] == "function_call_output").unwrap();
     assert_eq!(shown["output"][1], json!({"type": "input_image", "image_url": IMAGE}));
+}
+
+fn repeated_creation_makes_no_second_session(backend: Backend) {
+    let api = backend.api("");
+    let anthropic = Anthropic(&api);
+    let place = anthropic.post("/v1/environments", &json!({"name": "here"}));
+    let agent = json!({"name": "a", "model": "acp", "tools": all_tools("always_allow")});
+    let agent = anthropic.post("/v1/agents", &agent);
+    let managed = |text: &str| {
+        json!({"agent": agent["id"], "environment_id": place["id"],
+            "initial_events": [said(text)]})
+    };
+    let agents_api = |is_streamed: bool| {
+        json!({"environment": {"type": "none"}, "agent": {"model": "acp"}, "input": "two",
+            "stream": is_streamed})
+    };
+    let create = |path: &str, key: &str, body: &Value| {
+        let headers = [("anthropic-version", "2023-06-01"), ("idempotency-key", key)];
+        let headers = if path == "/v1/sessions" { &headers[..] } else { &headers[1..] };
+        api.call("POST", path, headers, body)
+    };
+    let id = |path: &str, key: &str, body: &Value| {
+        let answer = create(path, key, body);
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.json()["id"].as_str().unwrap().to_owned()
+    };
+    let mut made = Vec::new();
+    for (path, key, body) in
+        [("/v1/sessions", "c1", managed("one")), ("/v1/agents/sessions", "c2", agents_api(false))]
+    {
+        let first = id(path, key, &body);
+        assert_eq!(id(path, key, &body), first, "{path}");
+        api.wait_for_turn(&first, 1, "finished");
+        assert_eq!(id(path, key, &body), first, "{path}");
+        assert_eq!(turn_count(&api, &first), 1, "{path}");
+        made.push(first);
+    }
+    let other = create("/v1/sessions", "c1", &managed("two"));
+    assert!(other.status == 400 && other.text.contains("Idempotency-Key"), "{}", other.text);
+    // A stream begins again.
+    let streamed = || {
+        let answer = create("/v1/agents/sessions", "c3", &agents_api(true));
+        let data = answer.text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect::<Vec<Value>>()
+    };
+    let ids = |events: &[Value]| -> Vec<Value> {
+        events.iter().map(|event| event["event_id"].clone()).collect()
+    };
+    let (first, again) = (streamed(), streamed());
+    assert_eq!(types(&first)[0], "agent.session.created");
+    assert_eq!(ids(&first), ids(&again));
+    assert_eq!(first[0]["session"]["id"], again[0]["session"]["id"]);
+    assert_ne!(id("/v1/sessions", "c4", &managed("one")), made[0], "another key");
+    let sessions = || anthropic.get("/v1/sessions?limit=100")["data"].as_array().unwrap().len();
+    assert_eq!(sessions(), 4);
+    // A session that the caller deleted is not created again.
+    let path = format!("/v1/sessions/{}", made[0]);
+    assert_eq!(anthropic.call("DELETE", &path, None).status, 200);
+    assert_eq!(create("/v1/sessions", "c1", &managed("one")).status, 404);
+    assert_eq!(sessions(), 3);
+}
+
+fn repeated_interrupt_ends_no_later_turn(backend: Backend) {
+    let api = backend.api("");
+    let anthropic = Anthropic(&api);
+    let id = anthropic.session("acp", &all_tools("always_allow"));
+    let interrupt = json!([{"type": "user.interrupt"}]);
+    anthropic.say(&id, "[[say begun]] [[hang]]");
+    wait_until("the first turn has begun", || {
+        api.log(&id).iter().any(|event| event.to_string().contains("begun")).then_some(())
+    });
+    let first = send_anthropic(&api, &id, "i1", &interrupt);
+    assert_eq!(first.status, 200, "{}", first.text);
+    api.wait_for_turn(&id, 1, "cancelled");
+    // OpenAI's API knows the key of a cancel that found nothing to do.
+    let cancel = json!([{"type": "agent.session.input.cancel"}]);
+    assert_eq!(send_openai(&api, &id, "i2", &cancel), 204);
+    anthropic.say(&id, "[[say second]] [[until go]] [[say done]]");
+    wait_until("the second turn has begun", || {
+        api.log(&id).iter().any(|event| event.to_string().contains("second")).then_some(())
+    });
+    let again = send_anthropic(&api, &id, "i1", &interrupt);
+    assert_eq!(again.status, 200, "{}", again.text);
+    assert_eq!(again.json()["data"][0]["id"], first.json()["data"][0]["id"]);
+    assert_eq!(send_openai(&api, &id, "i2", &cancel), 204);
+    let other = send_anthropic(&api, &id, "i1", &json!([said("x")]));
+    assert!(other.status == 400 && other.text.contains("Idempotency-Key"), "{}", other.text);
+    api.open_gate(&id);
+    assert_eq!(api.wait_for_turn(&id, 2, "finished")["text"], "seconddone");
+    assert_eq!(turn_count(&api, &id), 2);
+    assert_eq!(api.close(&id).status, 200);
+    assert_eq!(send_anthropic(&api, &id, "i1", &interrupt).status, 200);
 }
 
 #[test]

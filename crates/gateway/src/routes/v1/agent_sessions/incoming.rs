@@ -9,9 +9,9 @@ use hob_domain::session::{IdempotencyKey, SessionId};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::repeats::earlier_turn;
+use super::repeats::{SentInterrupt, earlier_interrupt, earlier_turn};
 use super::respond::Called;
-use super::sessions;
+use super::sessions::{self, DescribedSession};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
@@ -35,8 +35,10 @@ pub(super) struct Incoming {
     pub id: SessionId,
     pub events: Vec<Value>,
     pub key: Option<IdempotencyKey>,
-    /// Whether an earlier request with the same key has sent its messages.
+    /// Whether an earlier request with the same key has sent its messages or its interrupt.
     pub is_repeat: bool,
+    /// The interrupt of an earlier request with the same key.
+    pub interrupt: Option<SentInterrupt>,
 }
 
 impl Incoming {
@@ -49,17 +51,20 @@ impl Incoming {
         request: Request,
     ) -> Result<Incoming, Problem> {
         let (Caller(app), ApiPath(id)) = (caller?, id?);
-        let session = sessions::find(gateway, &app.name, &id).await?.session;
+        let DescribedSession { session, description } =
+            sessions::find(gateway, &app.name, &id).await?;
         let JsonBody(body) = JsonBody::<SendBody>::from_request(request, gateway).await?;
         let key = idempotency(headers, &body.events)?;
         let (app, id) = (app.name, session.id);
-        let is_repeat = earlier_turn(gateway, &app, &id, key.as_ref()).await?.is_some();
+        let interrupt = earlier_interrupt(&description.interrupts, key.as_ref())?;
+        let turn = earlier_turn(gateway, &app, &id, key.as_ref()).await?;
+        let is_repeat = turn.is_some() || interrupt.is_some();
         if session.closed_at.is_some() && !is_repeat {
             return Err(ApiError::Gone.into());
         }
         if body.events.is_empty() || body.events.len() > MAX_EVENTS {
             return Err(Problem::invalid(format!("events: must have 1 to {MAX_EVENTS} events")));
         }
-        Ok(Incoming { app, id, events: body.events, key, is_repeat })
+        Ok(Incoming { app, id, events: body.events, key, is_repeat, interrupt })
     }
 }

@@ -7,6 +7,7 @@
 mod agents;
 pub(crate) mod anthropic;
 mod body;
+mod creation;
 mod cursor;
 mod feed;
 mod incoming;

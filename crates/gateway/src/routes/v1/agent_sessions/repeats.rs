@@ -2,11 +2,56 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{IdempotencyKey, SessionId};
+use hob_sessions::session::SessionError;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::steps::{Step, StepKind};
 use crate::error::ApiError;
 use crate::state::Gateway;
+
+/// The idempotency key of a request, as the description of a session has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RequestKey {
+    key: String,
+    digest: String,
+}
+
+impl RequestKey {
+    pub fn of(key: &IdempotencyKey) -> RequestKey {
+        RequestKey { key: key.key.clone(), digest: key.digest.clone() }
+    }
+
+    /// Returns whether a request with this key repeats the earlier one. Fails if it is another request.
+    pub fn is_repeated_by(&self, key: &IdempotencyKey) -> Result<bool, SessionError> {
+        match self.key == key.key {
+            true if self.digest != key.digest => Err(SessionError::OtherBody),
+            is_repeat => Ok(is_repeat),
+        }
+    }
+}
+
+/// An interrupt that a caller may repeat.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SentInterrupt {
+    pub request: RequestKey,
+    /// The id of the event, if the API shows one.
+    pub event_id: Option<String>,
+}
+
+/// Returns the interrupt that an earlier request with this key sent, if any.
+pub(super) fn earlier_interrupt(
+    sent: &[SentInterrupt],
+    key: Option<&IdempotencyKey>,
+) -> Result<Option<SentInterrupt>, SessionError> {
+    let Some(key) = key else { return Ok(None) };
+    for interrupt in sent {
+        if interrupt.request.is_repeated_by(key)? {
+            return Ok(Some(interrupt.clone()));
+        }
+    }
+    Ok(None)
+}
 
 /// Returns the turn that an earlier request with this key started, if any.
 pub(super) async fn earlier_turn(

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::agents::{self, AgentTools, AgentVersion};
 use super::memory_stores::attached::{self, AttachedStore};
 use super::prompt::Prompt;
+use super::repeats::{RequestKey, SentInterrupt};
 use crate::agent_catalog::CatalogEntry;
 use crate::error::ApiError;
 use crate::extract::session_id::session_id;
@@ -20,6 +21,8 @@ use crate::state::Gateway;
 
 /// In how many of the last events a question to the caller is looked for.
 const RECENT_EVENTS: usize = 200;
+/// How many of the last interrupts of a session can be repeated.
+const MAX_SENT_INTERRUPTS: usize = 20;
 
 /// What the vendors' APIs know of a session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -41,6 +44,12 @@ pub(super) struct Description {
     /// The caller deleted the session. Its log stays until `hard_ttl_secs`.
     #[serde(default)]
     pub is_deleted: bool,
+    /// The request that created the session, if the caller may repeat it.
+    #[serde(default)]
+    pub created_by: Option<RequestKey>,
+    /// The last interrupts that the caller may repeat.
+    #[serde(default)]
+    pub interrupts: Vec<SentInterrupt>,
 }
 
 /// A session with its description.
@@ -137,18 +146,23 @@ pub(super) async fn or_close<T>(
     result
 }
 
-/// Queues the first turn of a new session, if there is a message.
-pub(super) async fn submit_first(
+/// Notes that a request with this key has interrupted a session, so that the caller can repeat the request.
+pub(super) async fn note_interrupt(
     gateway: &Gateway,
     app: &AppName,
     id: &SessionId,
-    messages: Vec<Prompt>,
+    key: Option<&IdempotencyKey>,
+    event_id: Option<String>,
 ) -> Result<(), ApiError> {
-    if messages.is_empty() {
-        return Ok(());
-    }
-    let submitted = submit(gateway, app, id, Prompt::joined(messages), None).await;
-    or_close(gateway, app, id, submitted).await?;
+    let Some(key) = key else { return Ok(()) };
+    let sent = SentInterrupt { request: RequestKey::of(key), event_id };
+    change(gateway, app, id.as_str(), |description| {
+        description.interrupts.push(sent);
+        let surplus = description.interrupts.len().saturating_sub(MAX_SENT_INTERRUPTS);
+        description.interrupts.drain(..surplus);
+        Ok(())
+    })
+    .await?;
     Ok(())
 }
 

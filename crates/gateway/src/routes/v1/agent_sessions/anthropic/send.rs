@@ -18,7 +18,9 @@ use crate::idempotency::key_of_turn;
 use crate::routes::v1::agent_sessions::feed::{all_steps, open_turn_steps};
 use crate::routes::v1::agent_sessions::incoming::Incoming;
 use crate::routes::v1::agent_sessions::prompt::{self, Prompt};
-use crate::routes::v1::agent_sessions::repeats::{earlier_turn, has_answer, has_result};
+use crate::routes::v1::agent_sessions::repeats::{
+    SentInterrupt, earlier_turn, has_answer, has_result,
+};
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::agent_sessions::sessions;
 use crate::routes::v1::agent_sessions::steps::{Step, StepKind};
@@ -82,13 +84,14 @@ pub(crate) async fn send(
 ) -> Response {
     let sent = async {
         let incoming = Incoming::receive(&gateway, &headers, caller, id, request).await?;
-        let Incoming { app, id, events, key, is_repeat } = incoming;
+        let Incoming { app, id, events, key, is_repeat, interrupt } = incoming;
         // What a repeated request has answered may belong to a turn that is over.
         let steps = match key {
             Some(_) => all_steps(&gateway, &app, &id).await?,
             None => open_turn_steps(&gateway, &app, &id).await?,
         };
-        let sender = Sender { gateway: &gateway, app: &app, id: &id, steps, key, is_repeat };
+        let (gateway, app, id) = (&*gateway, &app, &id);
+        let sender = Sender { gateway, app, id, steps, key, is_repeat, interrupt };
         // All events are checked before the first one has an effect.
         let mut data = Vec::with_capacity(events.len());
         for event in sender.read(&events).await? {
@@ -125,8 +128,10 @@ struct Sender<'a> {
     /// The steps in which the events' tool calls are.
     steps: Vec<Step>,
     key: Option<IdempotencyKey>,
-    /// Whether an earlier request with the same key has sent its messages.
+    /// Whether an earlier request with the same key has sent its messages or its interrupt.
     is_repeat: bool,
+    /// The interrupt of an earlier request with the same key.
+    interrupt: Option<SentInterrupt>,
 }
 
 impl Sender<'_> {
@@ -239,10 +244,17 @@ impl Sender<'_> {
             }
             Sent::Interrupt => {
                 // The turn that runs now may have been started by this request.
-                if !self.is_repeat {
-                    sessions.cancel(app, id).await?;
-                }
-                let logged = self.last_interrupt().await?.map(|seq| event_id(id, seq));
+                let logged = match &self.interrupt {
+                    Some(interrupt) => interrupt.event_id.clone(),
+                    None if self.is_repeat => self.last_interrupt().await?,
+                    None => {
+                        sessions.cancel(app, id).await?;
+                        let logged = self.last_interrupt().await?;
+                        let (gateway, key) = (self.gateway, self.key.as_ref());
+                        sessions::note_interrupt(gateway, app, id, key, logged.clone()).await?;
+                        logged
+                    }
+                };
                 let otherwise = || format!("sevt_{id}_{}", uuid::Uuid::new_v4().simple());
                 Ok(echoed(json!({"type": "user.interrupt"}), logged.unwrap_or_else(otherwise)))
             }
@@ -274,12 +286,12 @@ impl Sender<'_> {
         }
     }
 
-    /// Returns the number of the last event that says that a caller interrupted a turn.
-    async fn last_interrupt(&self) -> Result<Option<u64>, ApiError> {
+    /// Returns the id of the last event that says that a caller interrupted a turn.
+    async fn last_interrupt(&self) -> Result<Option<String>, ApiError> {
         let range = EventRange::Before { before: u64::MAX >> 1, limit: RECENT_EVENTS };
         let events = self.gateway.sessions.events(self.app, self.id, range).await?;
         let mut cancels = events.iter().filter(|stored| stored.event.kind == EventKind::Cancel);
-        Ok(cancels.next_back().map(|stored| stored.seq))
+        Ok(cancels.next_back().map(|stored| event_id(self.id, stored.seq)))
     }
 }
 

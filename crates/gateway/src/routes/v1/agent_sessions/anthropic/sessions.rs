@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use hob_domain::{AppName, Timestamp};
 use serde::Deserialize;
@@ -13,8 +14,10 @@ use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
+use crate::idempotency::idempotency;
 use crate::routes::v1::agent_sessions::agents::{self, AgentVersion};
-use crate::routes::v1::agent_sessions::body::present;
+use crate::routes::v1::agent_sessions::body::{parse, present};
+use crate::routes::v1::agent_sessions::creation;
 use crate::routes::v1::agent_sessions::cursor::{Query, TimeRange, anthropic_page};
 use crate::routes::v1::agent_sessions::memory_stores::attached;
 use crate::routes::v1::agent_sessions::respond::{Called, answer, answer_noting};
@@ -49,7 +52,10 @@ struct UpdateBody {
 }
 
 /// Creates a session of an agent.
+///
+/// A request with an `Idempotency-Key` can be repeated: it returns the session that the first request created.
 #[utoipa::path(post, path = "/v1/sessions", tag = "v1", operation_id = "create_agent_session", security(("token" = [])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key creates no second session.")),
     request_body = Object, responses(
     (status = 200, description = "The session.", body = schemas::AgentSessionObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
@@ -63,47 +69,69 @@ struct UpdateBody {
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
     caller: Called<Caller>,
     request: Request,
 ) -> Response {
     let created = async {
         let Caller(app) = caller?;
-        let JsonBody(body) = JsonBody::<CreateBody>::from_request(request, &gateway).await?;
-        let refused = [
-            ("budget", body.budget.is_some_and(|budget| !budget.is_null())),
-            ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
-        ];
-        if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
-            return Err(Problem::invalid(format!("{name}: Hob does not support it")));
-        }
-        let environment = environments::find(&gateway, &app.name, &body.environment_id).await?;
-        if !environment.body["archived_at"].is_null() {
-            return Err(Problem::invalid("environment_id: the environment is archived"));
-        }
-        let (agent_id, version) = agent(&gateway, &app.name, &body.agent).await?;
+        let JsonBody(body) = JsonBody::<Value>::from_request(request, &gateway).await?;
+        let key = idempotency(&headers, &body)?;
+        let (app, key, mut body) = (&app.name, key.as_ref(), parse::<CreateBody>(body)?);
         let mut ignored = IgnoredFields::default();
         agent_bodies::add_ignored(&body.agent, "agent.", &mut ignored);
-        let resources = body.resources.unwrap_or_default();
-        let memory_stores = attached::read(&gateway, &app.name, &resources).await?;
-        let metadata = body.metadata.unwrap_or_default();
-        agents::check_metadata(&metadata)?;
-        let events = body.initial_events.unwrap_or_default();
-        let prompts = send::initial(&gateway, &app.name, &events).await?;
-        let description = Description {
-            title: body.title,
-            metadata,
-            agent_id,
-            agent: Some(version),
-            environment_id: Some(body.environment_id),
-            memory_stores,
-            ..Description::default()
+        let mut events = body.initial_events.take().unwrap_or_default();
+        let (described, prompts) = match creation::earlier(&gateway, app, key).await? {
+            Some(described) => {
+                if !creation::lacks_first_turn(&gateway, app, &described, key).await? {
+                    events.clear();
+                }
+                (described, send::initial(&gateway, app, &events).await?)
+            }
+            None => {
+                let description = describe(&gateway, app, body).await?;
+                let prompts = send::initial(&gateway, app, &events).await?;
+                (creation::create(&gateway, app, description, key).await?, prompts)
+            }
         };
-        let described = sessions::create(&gateway, &app.name, description).await?;
-        sessions::submit_first(&gateway, &app.name, &described.session.id, prompts).await?;
-        let described = sessions::find(&gateway, &app.name, described.session.id.as_str()).await?;
-        Ok((render(&gateway, &app.name, &described).await?, ignored))
+        creation::submit_first(&gateway, app, &described, prompts, key).await?;
+        let described = sessions::find(&gateway, app, described.session.id.as_str()).await?;
+        Ok((render(&gateway, app, &described).await?, ignored))
     };
     answer_noting(Dialect::Anthropic, created.await)
+}
+
+/// Checks what a session is to be, and describes it.
+async fn describe(
+    gateway: &Gateway,
+    app: &AppName,
+    body: CreateBody,
+) -> Result<Description, Problem> {
+    let refused = [
+        ("budget", body.budget.is_some_and(|budget| !budget.is_null())),
+        ("vault_ids", body.vault_ids.is_some_and(|vaults| !vaults.is_empty())),
+    ];
+    if let Some((name, _)) = refused.iter().find(|(_, is_sent)| *is_sent) {
+        return Err(Problem::invalid(format!("{name}: Hob does not support it")));
+    }
+    let environment = environments::find(gateway, app, &body.environment_id).await?;
+    if !environment.body["archived_at"].is_null() {
+        return Err(Problem::invalid("environment_id: the environment is archived"));
+    }
+    let (agent_id, version) = agent(gateway, app, &body.agent).await?;
+    let resources = body.resources.unwrap_or_default();
+    let memory_stores = attached::read(gateway, app, &resources).await?;
+    let metadata = body.metadata.unwrap_or_default();
+    agents::check_metadata(&metadata)?;
+    Ok(Description {
+        title: body.title,
+        metadata,
+        agent_id,
+        agent: Some(version),
+        environment_id: Some(body.environment_id),
+        memory_stores,
+        ..Description::default()
+    })
 }
 
 /// Finds the agent of a session: its id, or its id with a version and overrides.

@@ -72,7 +72,7 @@ pub(crate) async fn send(
 ) -> Response {
     let sent = async {
         let incoming = Incoming::receive(&gateway, &headers, caller, id, request).await?;
-        let Incoming { app, id, events, key, is_repeat } = incoming;
+        let Incoming { app, id, events, key, is_repeat, .. } = incoming;
         let sender = Sender { gateway: &gateway, app: &app, id: &id, key, is_repeat };
         // All events are checked before the first one has an effect.
         for event in sender.read(&events).await? {
@@ -89,7 +89,7 @@ struct Sender<'a> {
     app: &'a AppName,
     id: &'a SessionId,
     key: Option<IdempotencyKey>,
-    /// Whether an earlier request with the same key has sent its messages.
+    /// Whether an earlier request with the same key has sent its messages or its cancel.
     is_repeat: bool,
 }
 
@@ -140,6 +140,7 @@ impl Sender<'_> {
             Sent::Cancel if self.is_repeat => {}
             Sent::Cancel => {
                 gateway.sessions.cancel(app, id).await?;
+                sessions::note_interrupt(gateway, app, id, self.key.as_ref(), None).await?;
             }
             Sent::ToolResult { call, content, is_error } => {
                 let sessions = &gateway.sessions;
@@ -315,18 +316,26 @@ fn events(
     steps.flatten()
 }
 
-/// Streams the events of a new session until its first turn is over and the session is idle.
+/// Streams the events of a session from its creation until its first turn is over and the session is idle.
 pub(super) async fn opened(
     gateway: &Arc<Gateway>,
     app: &AppName,
     described: &DescribedSession,
 ) -> Result<Response, Problem> {
     let session = &described.session;
-    let start = FeedStart::RunningTurn;
-    let (feed, _) = StepFeed::open(gateway.clone(), app, session, start).await?;
-    let renderer = EventRenderer::new(gateway.clone(), app.clone(), session.id.clone());
-    let created = json!({"type": "agent.session.created", "event_id": created_id(&session.id),
-        "session": objects::session(described, Activity::Idle, &[])});
+    let start = FeedStart::Session;
+    let (feed, before) = StepFeed::open(gateway.clone(), app, session, start).await?;
+    let mut renderer = EventRenderer::new(gateway.clone(), app.clone(), session.id.clone());
+    let mut first = vec![json!({"type": "agent.session.created",
+        "event_id": created_id(&session.id),
+        "session": objects::session(described, Activity::Idle, &[])})];
+    // A request that is repeated may find the turn begun, or over.
+    for step in &before {
+        first.extend(renderer.render(step).await);
+        if matches!(step.kind, StepKind::TurnEnded { .. }) {
+            return Ok(respond::stream(stream::iter(first), "event_id"));
+        }
+    }
     let turn = events(feed, renderer, Until::TurnEnds);
-    Ok(respond::stream(stream::iter([created]).chain(turn), "event_id"))
+    Ok(respond::stream(stream::iter(first).chain(turn), "event_id"))
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
+use hob_domain::session::IdempotencyKey;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -17,12 +19,13 @@ use super::render::EventRenderer;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
-use crate::routes::v1::agent_sessions::agents;
+use crate::idempotency::idempotency;
 use crate::routes::v1::agent_sessions::body::{parse, present};
 use crate::routes::v1::agent_sessions::cursor::{Query, openai_page};
 use crate::routes::v1::agent_sessions::feed::open_turn_steps;
 use crate::routes::v1::agent_sessions::respond::{Called, answer};
 use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSession, Description};
+use crate::routes::v1::agent_sessions::{agents, creation};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::ignored::IgnoredFields;
 use crate::routes::v1::schemas;
@@ -61,7 +64,11 @@ struct UpdateBody {
 }
 
 /// Creates a session of an agent, and begins its first turn if there is an input.
+///
+/// A request with an `Idempotency-Key` can be repeated: it returns the session that the first request created. A stream
+/// begins again with the session's creation.
 #[utoipa::path(post, path = "/v1/agents/sessions", tag = "v1", operation_id = "create_openai_session", security(("token" = [])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key creates no second session.")),
     request_body = Object, responses(
     (status = 200, description = "The session, or the events of its first turn.",
         content((schemas::AgentSessionObject = "application/json"), (String = "text/event-stream"))),
@@ -76,25 +83,28 @@ struct UpdateBody {
 ))]
 pub(crate) async fn create(
     State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
     caller: Called<Caller>,
     request: Request,
 ) -> Response {
     let created = async {
         let Caller(app) = caller?;
-        let JsonBody(body) = JsonBody::<CreateBody>::from_request(request, &gateway).await?;
-        let without_effect = ignored(&body);
-        let (described, is_streamed, prompts) = prepare(&gateway, &app.name, body).await?;
-        let id = &described.session.id;
+        let JsonBody(body) = JsonBody::<Value>::from_request(request, &gateway).await?;
+        let key = idempotency(&headers, &body)?;
+        let (app, key, body) = (&app.name, key.as_ref(), parse::<CreateBody>(body)?);
+        let (without_effect, is_streamed) = (ignored(&body), body.stream == Some(true));
+        let (described, prompts) = prepare(&gateway, app, body, key).await?;
         let opened = match is_streamed {
-            true => Some(events::opened(&gateway, &app.name, &described).await?),
+            true => Some(events::opened(&gateway, app, &described).await?),
             false => None,
         };
-        sessions::submit_first(&gateway, &app.name, id, prompts).await?;
+        creation::submit_first(&gateway, app, &described, prompts, key).await?;
         let mut response = match opened {
             Some(response) => response,
             None => {
-                let described = sessions::find(&gateway, &app.name, id.as_str()).await?;
-                Json(render(&gateway, &app.name, &described).await?).into_response()
+                let id = described.session.id.as_str();
+                let described = sessions::find(&gateway, app, id).await?;
+                Json(render(&gateway, app, &described).await?).into_response()
             }
         };
         without_effect.note(&mut response);
@@ -117,11 +127,45 @@ fn ignored(body: &CreateBody) -> IgnoredFields {
     ignored
 }
 
+/// Finds the session that an earlier request with this key created, or creates one. Returns it with the messages of its
+/// first turn, unless it has that turn.
 async fn prepare(
+    gateway: &Arc<Gateway>,
+    app: &AppName,
+    mut body: CreateBody,
+    key: Option<&IdempotencyKey>,
+) -> Result<(DescribedSession, Vec<events::Prompt>), Problem> {
+    let input = body.input.take().filter(|input| !input.is_null());
+    if let Some(described) = creation::earlier(gateway, app, key).await? {
+        let lacks_turn = creation::lacks_first_turn(gateway, app, &described, key).await?;
+        let input = input.filter(|_| lacks_turn);
+        return Ok((described, first_prompts(gateway, app, input).await?));
+    }
+    if body.stream == Some(true) && input.is_none() {
+        return Err(Problem::invalid("stream: can be true only if `input` is sent"));
+    }
+    let description = describe(gateway, app, body).await?;
+    let prompts = first_prompts(gateway, app, input).await?;
+    Ok((creation::create(gateway, app, description, key).await?, prompts))
+}
+
+async fn first_prompts(
+    gateway: &Gateway,
+    app: &AppName,
+    input: Option<Value>,
+) -> Result<Vec<events::Prompt>, Problem> {
+    match input {
+        Some(input) => prompts(gateway, app, &input, "input").await,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Checks what a session is to be, and describes it.
+async fn describe(
     gateway: &Gateway,
     app: &AppName,
     body: CreateBody,
-) -> Result<(DescribedSession, bool, Vec<super::events::Prompt>), Problem> {
+) -> Result<Description, Problem> {
     refuse(body.review.as_deref(), body.spend_control.as_ref(), body.vault_ids.as_deref())?;
     let (agent_id, mut version) = match &body.agent_id {
         Some(id) => {
@@ -139,27 +183,17 @@ async fn prepare(
     let metadata = body.metadata.unwrap_or_default();
     agents::check_metadata(&metadata)?;
     let (environment, cwd) = environment(&body.environment)?;
-    let is_streamed = body.stream.unwrap_or_default();
-    if body.stream_options.is_some() && !is_streamed {
+    if body.stream_options.is_some() && body.stream != Some(true) {
         return Err(Problem::invalid("stream_options: can be sent only if `stream` is true"));
     }
-    let prompts = match body.input.as_ref().filter(|input| !input.is_null()) {
-        Some(input) => prompts(gateway, app, input, "input").await?,
-        None if is_streamed => {
-            return Err(Problem::invalid("stream: can be true only if `input` is sent"));
-        }
-        None => Vec::new(),
-    };
-    let description = Description {
+    Ok(Description {
         metadata,
         agent_id,
         agent: Some(version),
         environment: Some(environment),
         cwd,
         ..Description::default()
-    };
-    let described = sessions::create(gateway, app, description).await?;
-    Ok((described, is_streamed, prompts))
+    })
 }
 
 fn refuse(
