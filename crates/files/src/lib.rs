@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the one crate that opens files")]
 
+mod listing;
 pub mod owned;
 mod trash;
 mod untrusted;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+pub use listing::{FoundFile, files_below};
 pub use trash::{Trash, remove_contents};
 pub use untrusted::{Folder, open_linked_regular, open_parent, open_regular, read_regular};
 pub use usage::bytes_below;

@@ -120,7 +120,7 @@ impl Folder {
         Ok(self.entries(limit)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    fn status(&self, name: &OsStr) -> nix::Result<FileStat> {
+    pub(crate) fn status(&self, name: &OsStr) -> nix::Result<FileStat> {
         fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
@@ -239,6 +239,10 @@ fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
 
 pub(crate) fn is_folder(status: &FileStat) -> bool {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
+}
+
+pub(crate) fn is_regular(status: &FileStat) -> bool {
+    SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG
 }
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ use crate::routes::{console, files, health, mcp, metrics, run};
         memory_stores::versions::redact, agents_api::sessions::create,
         agents_api::sessions::list, agents_api::sessions::get, agents_api::sessions::update, agents_api::sessions::delete,
         agents_api::events::send, agents_api::events::follow, agents_api::turns::list, agents_api::turns::get,
-        agents_api::turns::items, agents_api::turns::turn_items, models::list,
+        agents_api::turns::items, agents_api::turns::turn_items, agents_api::artifacts::list, agents_api::artifacts::get,
+        agents_api::artifacts::content, agents_api::artifacts::delete, models::list,
         models::get),
     modifiers(&BearerToken),
     tags(

@@ -176,13 +176,19 @@ fn memory_store_routes() -> Router<Arc<Gateway>> {
 
 /// The routes of OpenAI's Agents API.
 fn openai_session_routes() -> Router<Arc<Gateway>> {
-    use agent_sessions::openai::{events, sessions, turns};
+    use agent_sessions::openai::{artifacts, events, sessions, turns};
     Router::new()
         .route("/agents/sessions", get(sessions::list).post(sessions::create))
         .route(
             "/agents/sessions/{id}",
             get(sessions::get).post(sessions::update).delete(sessions::delete),
         )
+        .route("/agents/sessions/{id}/artifacts", get(artifacts::list))
+        .route(
+            "/agents/sessions/{id}/artifacts/{artifact_id}",
+            get(artifacts::get).delete(artifacts::delete),
+        )
+        .route("/agents/sessions/{id}/artifacts/{artifact_id}/content", get(artifacts::content))
         .route("/agents/sessions/{id}/events", get(events::follow).post(events::send))
         .route("/agents/sessions/{id}/items", get(turns::items))
         .route("/agents/sessions/{id}/turns", get(turns::list))

@@ -73,6 +73,7 @@ mod setup_command;
 mod v1;
 mod v1_agent_sessions;
 mod v1_anthropic;
+mod v1_artifacts;
 mod v1_batches;
 mod v1_conversations;
 mod v1_ignored;

@@ -108,7 +108,7 @@ fn unsupported_parts_of_the_vendors_are_named() {
         (vec![], "GET", "/v1/agents/environments", "environments outside of a session"),
         (vec![], "POST", "/v1/agents/environments/x/files", "environments outside of a session"),
         (vec![], "POST", "/v1/agents/automations", "automations"),
-        (vec![], "GET", "/v1/agents/sessions/x/artifacts", "artifacts"),
+        (vec![], "GET", "/v1/agents/sessions/x/subagents", "subagents"),
         (vec![], "GET", "/v1/vaults", "vaults"),
         (vec![], "POST", "/v1/embeddings", "embeddings"),
         (vec![], "POST", "/v1/fine_tuning/jobs", "fine tuning"),

@@ -152,6 +152,7 @@ impl Trespass {
             .replace("{item_id}", "msg_1")
             .replace("{memory_id}", "mem_1")
             .replace("{version_id}", "memver_1")
+            .replace("{artifact_id}", "artifact_1")
             .replace("{turn}", &format!("turn_{id}_1"))
             .replace("{app}", "first");
         assert!(!path.contains('{'), "{path} takes something new: teach this test about it");

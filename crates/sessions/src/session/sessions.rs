@@ -20,6 +20,7 @@ use super::intake::{TurnIntake, TurnSubmission};
 use super::local::LocalSessions;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::{ClusterNode, Placement, SingleNode};
+use super::session_workspace::SessionWorkspace;
 use super::sweep::Sweeper;
 use super::turn_messages::TurnMessages;
 use crate::files::UploadStore;
@@ -210,6 +211,16 @@ impl Sessions {
 
     pub async fn get(&self, app: &AppName, id: &SessionId) -> Result<Session, SessionError> {
         self.parts.context.session(app, id).await
+    }
+
+    /// Returns the own folder of a session on this node, whether it exists or not.
+    pub async fn workspace(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+    ) -> Result<SessionWorkspace, SessionError> {
+        self.get(app, id).await?;
+        Ok(SessionWorkspace::of(&self.parts.context.options.workspaces, id))
     }
 
     pub async fn list(&self, app: &AppName) -> Result<Vec<Session>, SessionError> {

@@ -56,7 +56,6 @@ fn unsupported(path: &str) -> Option<&'static str> {
     match path[..] {
         ["agents", "environments", ..] => Some("environments outside of a session"),
         ["agents", "automations", ..] => Some("automations"),
-        ["agents", "sessions", _, "artifacts", ..] => Some("artifacts"),
         ["agents", "sessions", _, "subagents", ..] => Some("subagents"),
         ["agents", "sessions", _, "traces", ..] => Some("traces"),
         ["sessions", _, "threads", ..] => Some("threads"),

@@ -197,6 +197,20 @@ pub(super) struct AgentTurnObject {
     usage: Value,
 }
 
+/// A file that a turn has left in its session's own folder, in OpenAI's shape.
+#[derive(ToSchema)]
+pub(super) struct ArtifactObject {
+    id: String,
+    object: String,
+    session_id: String,
+    turn_id: String,
+    environment_id: String,
+    /// The file's path on this machine.
+    path: String,
+    size_bytes: u64,
+    created_at: i64,
+}
+
 /// An environment of Anthropic's API.
 #[derive(ToSchema)]
 pub(super) struct EnvironmentObject {

@@ -50,6 +50,9 @@ pub(super) struct Description {
     /// The last interrupts that the caller may repeat.
     #[serde(default)]
     pub interrupts: Vec<SentInterrupt>,
+    /// The artifacts that the caller deleted. Their files stay.
+    #[serde(default)]
+    pub deleted_artifacts: Vec<String>,
 }
 
 /// A session with its description.

@@ -1,6 +1,7 @@
-//! OpenAI's Agents API: agents, sessions, turns, items and events.
+//! OpenAI's Agents API: agents, sessions, turns, items, events and artifacts.
 
 pub(super) mod agents;
+pub(crate) mod artifacts;
 mod environment;
 pub(crate) mod events;
 mod objects;
