@@ -176,6 +176,19 @@ mod tests {
         assert_eq!(found, expect, "docs/http.md should hold\n{}", expect.join("\n"));
     }
 
+    /// Every JSON body is described by its fields.
+    #[test]
+    fn request_bodies_have_schemas() {
+        let document = serde_json::to_value(document()).expect("a document");
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            for (method, call) in methods.as_object().expect("methods") {
+                let schema = &call["requestBody"]["content"]["application/json"]["schema"];
+                let is_named = schema.is_null() || schema["$ref"].is_string();
+                assert!(is_named, "{method} {path}: {schema}");
+            }
+        }
+    }
+
     /// Two types with one schema name would share one schema in the document.
     #[test]
     fn schema_names_are_unique() {

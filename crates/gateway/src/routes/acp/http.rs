@@ -13,6 +13,7 @@ use futures_util::{StreamExt, stream};
 use hob_domain::AgentName;
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::connection::Connection;
 use super::connections::{AcpConnections, HttpConnection};
@@ -34,6 +35,28 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentQuery {
     agent: Option<String>,
+}
+
+/// A JSON-RPC message of the Agent Client Protocol: a request, a notification, or an answer.
+#[derive(ToSchema)]
+#[schema(example = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}))]
+#[allow(dead_code, reason = "only described; messages are read as JSON")]
+pub(crate) struct AcpMessageBody {
+    /// `2.0`.
+    #[schema(value_type = Option<Value>)]
+    jsonrpc: Option<Value>,
+    /// The number of a request, and of its answer.
+    #[schema(value_type = Option<Value>)]
+    id: Option<Value>,
+    /// The name of what is asked for; an answer has none.
+    #[schema(value_type = Option<Value>)]
+    method: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    params: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    result: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    error: Option<Value>,
 }
 
 impl AgentQuery {
@@ -84,7 +107,7 @@ pub(crate) async fn get(
 }
 
 /// Sends a message to Hob. `initialize` opens a connection; its answer has the header `Acp-Connection-Id`.
-#[utoipa::path(post, path = "/acp", tag = "sessions", operation_id = "acp_send", security(("token" = [])), request_body = Object,
+#[utoipa::path(post, path = "/acp", tag = "sessions", operation_id = "acp_send", security(("token" = [])), request_body = AcpMessageBody,
     params(("agent" = Option<String>, Query, description = "The agent of new sessions; without it, the default agent."),
         ("Acp-Connection-Id" = Option<String>, Header, description = "The connection, unless the message is `initialize`.")), responses(
     (status = 200, description = "The answer to `initialize`.", body = Object),

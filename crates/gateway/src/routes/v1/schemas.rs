@@ -197,6 +197,34 @@ pub(super) struct AgentTurnObject {
     usage: Value,
 }
 
+/// An agent, or changes of one: in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.
+#[derive(ToSchema)]
+#[schema(example = json!({"model": "claude", "name": "helper"}))]
+pub(super) struct AgentRequestBody {
+    /// The name of one of Hob's agents, an agent and its model (`codex/gpt-5`), or a model of the default agent. A new agent
+    /// needs one. In Anthropic's shape also an object with an `id`.
+    #[schema(value_type = Option<Value>)]
+    model: Option<Value>,
+    /// A new agent of Anthropic's API needs one.
+    name: Option<String>,
+    /// Texts under keys.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Value>,
+    #[schema(value_type = Option<Vec<Object>>)]
+    tools: Option<Vec<Value>>,
+    /// OpenAI: added to the agent's system prompt.
+    instructions: Option<String>,
+    /// Anthropic: added to the agent's system prompt.
+    system: Option<String>,
+    /// Anthropic.
+    description: Option<String>,
+    /// Anthropic: the servers that `tools` name.
+    #[schema(value_type = Option<Vec<Object>>)]
+    mcp_servers: Option<Vec<Value>>,
+    /// Anthropic: the version that is changed.
+    version: Option<u32>,
+}
+
 /// A file that a turn has left in its session's own folder, in OpenAI's shape.
 #[derive(ToSchema)]
 pub(super) struct ArtifactObject {

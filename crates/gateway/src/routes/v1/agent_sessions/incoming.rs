@@ -8,6 +8,7 @@ use hob_domain::AppName;
 use hob_domain::session::{IdempotencyKey, SessionId};
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::repeats::{SentInterrupt, earlier_interrupt, earlier_turn};
 use super::respond::Called;
@@ -23,9 +24,13 @@ use crate::state::Gateway;
 /// The most events of one request.
 const MAX_EVENTS: usize = 20;
 
-#[derive(Deserialize)]
+/// Events that a caller sends to a session.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct SendBody {
+#[schema(example = json!({"events": [{"type": "user.message", "content": [{"type": "text", "text": "Say hello."}]}]}))]
+pub(crate) struct SessionEventsBody {
+    /// In Anthropic's API, their types begin with `user.`, in OpenAI's with `agent.session.input.`.
+    #[schema(value_type = Vec<Object>, min_items = 1, max_items = 20)]
     events: Vec<Value>,
 }
 
@@ -53,7 +58,7 @@ impl Incoming {
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         let DescribedSession { session, description } =
             sessions::find(gateway, &app.name, &id).await?;
-        let JsonBody(body) = JsonBody::<SendBody>::from_request(request, gateway).await?;
+        let JsonBody(body) = JsonBody::<SessionEventsBody>::from_request(request, gateway).await?;
         let key = idempotency(headers, &body.events)?;
         let (app, id) = (app.name, session.id);
         let interrupt = earlier_interrupt(&description.interrupts, key.as_ref())?;

@@ -20,7 +20,7 @@ use crate::state::Gateway;
 
 /// Creates an agent.
 #[utoipa::path(post, path = "/v1/agents", tag = "v1", operation_id = "create_agent", security(("token" = [])),
-    request_body = Object, responses(
+    request_body = schemas::AgentRequestBody, responses(
     (status = 200, description = "The agent, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = schemas::AgentObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -108,7 +108,7 @@ pub(crate) async fn get(
 
 /// Changes an agent. Its sessions keep the version that they were created with.
 #[utoipa::path(post, path = "/v1/agents/{id}", tag = "v1", operation_id = "update_agent", security(("token" = [])),
-    params(("id" = String, Path, description = "The agent.")), request_body = Object, responses(
+    params(("id" = String, Path, description = "The agent.")), request_body = schemas::AgentRequestBody, responses(
     (status = 200, description = "The agent's new version.", body = schemas::AgentObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),

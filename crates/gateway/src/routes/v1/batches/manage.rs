@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Json, Response};
 use hob_domain::{AppFilter, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::super::anthropic;
 use super::super::dialect::{Dialect, Problem};
@@ -25,15 +26,20 @@ use crate::state::Gateway;
 const MAX_REQUESTS: usize = 1000;
 const MAX_ID_CHARACTERS: usize = 64;
 
-#[derive(Deserialize)]
+/// A batch of messages.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct BatchBody {
+#[schema(example = json!({"requests": [{"custom_id": "hello", "params": {"model": "claude", "max_tokens": 1024,
+    "messages": [{"role": "user", "content": "Say hello."}]}}]}))]
+pub(crate) struct BatchBody {
+    /// Each has a `custom_id`, and in `params` the body of a request to `/v1/messages`.
+    #[schema(value_type = Vec<Object>)]
     requests: Vec<BatchRequest>,
 }
 
 /// Creates a batch of messages. Its requests run one after another.
 #[utoipa::path(post, path = "/v1/messages/batches", tag = "v1", operation_id = "create_message_batch",
-    security(("token" = [])), request_body = Object, responses(
+    security(("token" = [])), request_body = BatchBody, responses(
     (status = 200, description = "The batch.", body = schemas::MessageBatchObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),

@@ -7,6 +7,7 @@ use axum::response::Response;
 use hob_domain::{AppName, DocumentKind, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use crate::agent_catalog::CatalogEntry;
 use crate::error::ApiError;
@@ -21,21 +22,29 @@ use crate::routes::v1::dialect::Dialect;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
-#[derive(Deserialize)]
+/// An environment, or changes of one.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct EnvironmentBody {
+#[schema(example = json!({"name": "here"}))]
+pub(crate) struct EnvironmentBody {
+    /// A new environment needs one.
     name: Option<String>,
+    /// What the environment is to be. All environments are this machine; a limited network and packages are refused.
+    #[schema(value_type = Option<Value>)]
     config: Option<Value>,
-    // A description that is null is cleared, one that is absent stays.
+    /// A description that is null is cleared, one that is absent stays.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
     description: Option<Option<String>>,
+    /// Texts under keys.
+    #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
     scope: Option<String>,
 }
 
 /// Creates an environment.
 #[utoipa::path(post, path = "/v1/environments", tag = "v1", operation_id = "create_environment", security(("token" = [])),
-    request_body = Object, responses(
+    request_body = EnvironmentBody, responses(
     (status = 200, description = "The environment.", body = schemas::EnvironmentObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -114,7 +123,7 @@ pub(crate) async fn get(
 
 /// Changes an environment.
 #[utoipa::path(post, path = "/v1/environments/{id}", tag = "v1", operation_id = "update_environment", security(("token" = [])),
-    params(("id" = String, Path, description = "The environment.")), request_body = Object, responses(
+    params(("id" = String, Path, description = "The environment.")), request_body = EnvironmentBody, responses(
     (status = 200, description = "The environment.", body = schemas::EnvironmentObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),

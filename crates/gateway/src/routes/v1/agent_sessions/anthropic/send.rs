@@ -16,7 +16,7 @@ use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::idempotency::key_of_turn;
 use crate::routes::v1::agent_sessions::feed::{all_steps, open_turn_steps};
-use crate::routes::v1::agent_sessions::incoming::Incoming;
+use crate::routes::v1::agent_sessions::incoming::{Incoming, SessionEventsBody};
 use crate::routes::v1::agent_sessions::prompt::{self, Prompt};
 use crate::routes::v1::agent_sessions::repeats::{
     SentInterrupt, earlier_turn, has_answer, has_result,
@@ -64,7 +64,7 @@ enum Sent {
 #[utoipa::path(post, path = "/v1/sessions/{id}/events", tag = "v1", operation_id = "send_session_events",
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key sends nothing again.")),
-    request_body = Object, responses(
+    request_body = SessionEventsBody, responses(
     (status = 200, description = "The events.", body = schemas::ObjectPage),
     (status = 400, description = "Invalid request, or the session has ended.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),

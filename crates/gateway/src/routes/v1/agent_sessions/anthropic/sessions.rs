@@ -8,6 +8,7 @@ use axum::response::Response;
 use hob_domain::{AppName, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::{agents as agent_bodies, environments, objects, send};
 use crate::error::ApiError;
@@ -27,27 +28,51 @@ use crate::routes::v1::ignored::IgnoredFields;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
-#[derive(Deserialize)]
+/// A session of Anthropic's API.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CreateBody {
+#[schema(example = json!({"agent": "agent_1", "environment_id": "env_1", "title": "First"}))]
+pub(crate) struct ManagedSessionBody {
+    /// The id of an agent, or an object with its id, a version and overrides.
+    #[schema(value_type = Value)]
     agent: Value,
     environment_id: String,
     title: Option<String>,
+    /// Texts under keys.
+    #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
+    /// Messages (`user.message`), which are the first turn.
+    #[schema(value_type = Option<Vec<Object>>)]
     initial_events: Option<Vec<Value>>,
+    /// Must be absent or null.
+    #[schema(value_type = Option<Value>)]
     budget: Option<Value>,
+    /// Memory stores.
+    #[schema(value_type = Option<Vec<Object>>)]
     resources: Option<Vec<Value>>,
+    /// Must be absent or empty.
     vault_ids: Option<Vec<String>>,
 }
 
-#[derive(Deserialize)]
+/// Changes of a session of Anthropic's API.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct UpdateBody {
+#[schema(example = json!({"title": "First", "metadata": {"topic": "files"}}))]
+pub(crate) struct ManagedSessionChange {
+    /// A title that is null is cleared, one that is absent stays.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
     title: Option<Option<String>>,
+    /// Texts under keys, which are added. A null removes its key.
+    #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
+    /// Must be absent or null.
+    #[schema(value_type = Option<Value>)]
     agent: Option<Value>,
+    /// Must be absent or null.
+    #[schema(value_type = Option<Value>)]
     budget: Option<Value>,
+    /// Must be absent or empty.
     vault_ids: Option<Vec<String>>,
 }
 
@@ -56,7 +81,7 @@ struct UpdateBody {
 /// A request with an `Idempotency-Key` can be repeated: it returns the session that the first request created.
 #[utoipa::path(post, path = "/v1/sessions", tag = "v1", operation_id = "create_agent_session", security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key creates no second session.")),
-    request_body = Object, responses(
+    request_body = ManagedSessionBody, responses(
     (status = 200, description = "The session.", body = schemas::AgentSessionObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -77,7 +102,7 @@ pub(crate) async fn create(
         let Caller(app) = caller?;
         let JsonBody(body) = JsonBody::<Value>::from_request(request, &gateway).await?;
         let key = idempotency(&headers, &body)?;
-        let (app, key, mut body) = (&app.name, key.as_ref(), parse::<CreateBody>(body)?);
+        let (app, key, mut body) = (&app.name, key.as_ref(), parse::<ManagedSessionBody>(body)?);
         let mut ignored = IgnoredFields::default();
         agent_bodies::add_ignored(&body.agent, "agent.", &mut ignored);
         let mut events = body.initial_events.take().unwrap_or_default();
@@ -105,7 +130,7 @@ pub(crate) async fn create(
 async fn describe(
     gateway: &Gateway,
     app: &AppName,
-    body: CreateBody,
+    body: ManagedSessionBody,
 ) -> Result<Description, Problem> {
     let refused = [
         ("budget", body.budget.is_some_and(|budget| !budget.is_null())),
@@ -284,7 +309,7 @@ pub(crate) async fn get(
 
 /// Changes the title or the metadata of a session.
 #[utoipa::path(post, path = "/v1/sessions/{id}", tag = "v1", operation_id = "update_agent_session", security(("token" = [])),
-    params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
+    params(("id" = String, Path, description = "The session.")), request_body = ManagedSessionChange, responses(
     (status = 200, description = "The session.", body = schemas::AgentSessionObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -303,7 +328,8 @@ pub(crate) async fn update(
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         // A session of another app does not exist, whatever the body says.
         sessions::find(&gateway, &app.name, &id).await?;
-        let JsonBody(body) = JsonBody::<UpdateBody>::from_request(request, &gateway).await?;
+        let JsonBody(body) =
+            JsonBody::<ManagedSessionChange>::from_request(request, &gateway).await?;
         let refused = [
             ("agent", body.agent.is_some()),
             ("budget", body.budget.is_some_and(|budget| !budget.is_null())),

@@ -8,6 +8,7 @@ use axum::response::Response;
 use hob_domain::AppName;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::document::{
     MemoryDocument, MemoryVersion, Operation, View, check_content, check_path, sha256,
@@ -25,18 +26,25 @@ use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
-#[derive(Deserialize)]
+/// A memory of a store.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NewMemoryBody {
+#[schema(example = json!({"path": "/deploy.md", "content": "We deploy on Tuesdays."}))]
+pub(crate) struct NewMemoryBody {
+    /// A path that begins with `/`.
     path: String,
     content: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// Changes of a memory.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct MemoryChangeBody {
+#[schema(example = json!({"content": "We deploy on Wednesdays."}))]
+pub(crate) struct MemoryChangeBody {
     path: Option<String>,
     content: Option<String>,
+    /// The change is made only if the memory's text has this digest: `type` is `content_sha256`.
+    #[schema(value_type = Option<Value>)]
     precondition: Option<Precondition>,
 }
 
@@ -50,7 +58,7 @@ enum Precondition {
 #[utoipa::path(post, path = "/v1/memory_stores/{id}/memories", tag = "v1", operation_id = "create_memory",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the text.")),
-    request_body = Object, responses(
+    request_body = NewMemoryBody, responses(
     (status = 200, description = "The memory.", body = schemas::MemoryObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -194,7 +202,7 @@ pub(crate) async fn get(
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("memory_id" = String, Path, description = "The memory."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the text.")),
-    request_body = Object, responses(
+    request_body = MemoryChangeBody, responses(
     (status = 200, description = "The memory.", body = schemas::MemoryObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),

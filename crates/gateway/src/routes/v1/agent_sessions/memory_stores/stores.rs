@@ -7,6 +7,7 @@ use axum::response::Response;
 use hob_domain::{DocumentKind, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::document::View;
 use super::page::{created_within, descending, time_key, uninterrupted};
@@ -29,17 +30,22 @@ const MAX_METADATA_PAIRS: usize = 16;
 const MAX_METADATA_KEY_CHARACTERS: usize = 64;
 const MAX_METADATA_VALUE_CHARACTERS: usize = 512;
 
-#[derive(Deserialize)]
+/// A memory store, or changes of one.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct StoreBody {
+#[schema(example = json!({"name": "Team notes", "description": "What the team knows."}))]
+pub(crate) struct StoreBody {
+    /// A new store needs one.
     name: Option<String>,
     description: Option<String>,
+    /// Texts under keys.
+    #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
 }
 
 /// Creates a memory store.
 #[utoipa::path(post, path = "/v1/memory_stores", tag = "v1", operation_id = "create_memory_store",
-    security(("token" = [])), request_body = Object, responses(
+    security(("token" = [])), request_body = StoreBody, responses(
     (status = 200, description = "The memory store.", body = schemas::MemoryStoreObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -123,7 +129,7 @@ pub(crate) async fn get(
 /// Changes a memory store.
 #[utoipa::path(post, path = "/v1/memory_stores/{id}", tag = "v1", operation_id = "update_memory_store",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store.")),
-    request_body = Object, responses(
+    request_body = StoreBody, responses(
     (status = 200, description = "The memory store.", body = schemas::MemoryStoreObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),

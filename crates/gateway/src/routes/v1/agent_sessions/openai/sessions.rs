@@ -9,6 +9,7 @@ use hob_domain::AppName;
 use hob_domain::session::IdempotencyKey;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::agents::{self as agent_bodies, AgentBody};
@@ -31,18 +32,35 @@ use crate::routes::v1::ignored::IgnoredFields;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
-#[derive(Deserialize)]
+/// A session of OpenAI's API.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CreateBody {
+#[schema(example = json!({"environment": {"type": "none"}, "agent": {"model": "claude"}, "input": "Say hello."}))]
+pub(crate) struct HostedSessionBody {
+    /// Its `type` is `none`, `self_hosted` or `openai_hosted`. All of them are this machine.
+    #[schema(value_type = Object)]
     environment: Value,
+    /// An agent for this session alone, or changes of the one with `agent_id`.
+    #[schema(value_type = Option<Value>)]
     agent: Option<Value>,
     agent_id: Option<String>,
+    /// The first turn: a text, or messages of the user.
+    #[schema(value_type = Option<Value>)]
     input: Option<Value>,
+    /// Texts under keys.
+    #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
+    /// Must be absent or `none`.
     review: Option<String>,
+    /// A limit is refused.
+    #[schema(value_type = Option<Value>)]
     spend_control: Option<Value>,
+    /// Whether the answer is a stream of the first turn's events. It needs an `input`.
     stream: Option<bool>,
+    /// Only with `stream`.
+    #[schema(value_type = Option<Value>)]
     stream_options: Option<StreamOptions>,
+    /// Must be absent or empty.
     vault_ids: Option<Vec<String>>,
 }
 
@@ -53,13 +71,22 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-#[derive(Deserialize)]
+/// Changes of a session of OpenAI's API.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct UpdateBody {
+#[schema(example = json!({"metadata": {"topic": "files"}}))]
+pub(crate) struct HostedSessionChange {
+    /// Texts under keys, in place of the earlier ones.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Object>)]
     metadata: Option<Option<Map<String, Value>>>,
+    /// Must be absent or null.
+    #[schema(value_type = Option<Value>)]
     agent: Option<Value>,
+    /// Must be absent or `none`.
     review: Option<String>,
+    /// A limit is refused.
+    #[schema(value_type = Option<Value>)]
     spend_control: Option<Value>,
 }
 
@@ -69,7 +96,7 @@ struct UpdateBody {
 /// begins again with the session's creation.
 #[utoipa::path(post, path = "/v1/agents/sessions", tag = "v1", operation_id = "create_openai_session", security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header, description = "A repeated request with this key creates no second session.")),
-    request_body = Object, responses(
+    request_body = HostedSessionBody, responses(
     (status = 200, description = "The session, or the events of its first turn.",
         content((schemas::AgentSessionObject = "application/json"), (String = "text/event-stream"))),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
@@ -91,7 +118,7 @@ pub(crate) async fn create(
         let Caller(app) = caller?;
         let JsonBody(body) = JsonBody::<Value>::from_request(request, &gateway).await?;
         let key = idempotency(&headers, &body)?;
-        let (app, key, body) = (&app.name, key.as_ref(), parse::<CreateBody>(body)?);
+        let (app, key, body) = (&app.name, key.as_ref(), parse::<HostedSessionBody>(body)?);
         let (without_effect, is_streamed) = (ignored(&body), body.stream == Some(true));
         let (described, prompts) = prepare(&gateway, app, body, key).await?;
         let opened = match is_streamed {
@@ -114,7 +141,7 @@ pub(crate) async fn create(
 }
 
 /// Returns the fields of a request that have no effect.
-fn ignored(body: &CreateBody) -> IgnoredFields {
+fn ignored(body: &HostedSessionBody) -> IgnoredFields {
     let mut ignored = IgnoredFields::default();
     if let Some(agent) = &body.agent {
         agent_bodies::add_ignored(agent, "agent.", &mut ignored);
@@ -132,7 +159,7 @@ fn ignored(body: &CreateBody) -> IgnoredFields {
 async fn prepare(
     gateway: &Arc<Gateway>,
     app: &AppName,
-    mut body: CreateBody,
+    mut body: HostedSessionBody,
     key: Option<&IdempotencyKey>,
 ) -> Result<(DescribedSession, Vec<events::Prompt>), Problem> {
     let input = body.input.take().filter(|input| !input.is_null());
@@ -164,7 +191,7 @@ async fn first_prompts(
 async fn describe(
     gateway: &Gateway,
     app: &AppName,
-    body: CreateBody,
+    body: HostedSessionBody,
 ) -> Result<Description, Problem> {
     refuse(body.review.as_deref(), body.spend_control.as_ref(), body.vault_ids.as_deref())?;
     let (agent_id, mut version) = match &body.agent_id {
@@ -274,7 +301,7 @@ pub(crate) async fn get(
 
 /// Changes the metadata of a session.
 #[utoipa::path(post, path = "/v1/agents/sessions/{id}", tag = "v1", operation_id = "update_openai_session", security(("token" = [])),
-    params(("id" = String, Path, description = "The session.")), request_body = Object, responses(
+    params(("id" = String, Path, description = "The session.")), request_body = HostedSessionChange, responses(
     (status = 200, description = "The session.", body = schemas::AgentSessionObject),
     (status = 400, description = "Invalid request; the error names the field.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -293,7 +320,8 @@ pub(crate) async fn update(
         let (Caller(app), ApiPath(id)) = (caller?, id?);
         // A session of another app does not exist, whatever the body says.
         sessions::find(&gateway, &app.name, &id).await?;
-        let JsonBody(body) = JsonBody::<UpdateBody>::from_request(request, &gateway).await?;
+        let JsonBody(body) =
+            JsonBody::<HostedSessionChange>::from_request(request, &gateway).await?;
         refuse(body.review.as_deref(), body.spend_control.as_ref(), None)?;
         if body.agent.is_some_and(|agent| !agent.is_null()) {
             return Err(Problem::invalid("agent: cannot be changed in an existing session"));
