@@ -479,8 +479,12 @@ def agent_sessions():
     assert turn.status == "completed" and turn.usage.output_tokens > 0, turn
     assert [one.id for one in api.sessions.list(metadata={"suite": "openai"})] == [session]
     assert api.sessions.update(session, metadata=None).metadata == {}
+    # A repeated request creates no second session.
+    again = {"agent_id": agent.id, "environment": {"type": "none"}, "extra_headers": {"Idempotency-Key": agent.id}}
+    one, two = (api.sessions.create(**again).id for _ in range(2))
+    assert one == two and api.sessions.delete(one).deleted, (one, two)
     # A repeated request starts no second turn, and several messages are one turn.
-    user = [{"role": "user", "content": [{"type": "input_text", "text": text}]} for text in ("[[say Once.]]", "more")]
+    user = [{"role": "user", "content": [{"type": "input_text", "text": text}]} for text in ("[[note kept]] [[say Once.]]", "more")]
     for _ in range(2):
         api.sessions.events.create(session, idempotency_key="once", events=[
             {"type": "agent.session.input.message", "input": user}])
@@ -488,6 +492,12 @@ def agent_sessions():
     while [turn.status for turn in api.sessions.turns.list(session)] != ["completed", "completed"]:
         assert time.monotonic() < until, list(api.sessions.turns.list(session))
         time.sleep(0.1)
+    artifacts = list(api.sessions.artifacts.list(session))
+    assert REAL or "notes" in [one.path.rsplit("/")[-1] for one in artifacts], artifacts
+    for artifact in artifacts:
+        assert api.sessions.artifacts.retrieve(artifact.id, session_id=session).path == artifact.path
+        content = api.sessions.artifacts.content(artifact.id, session_id=session).read()
+        assert len(content) == artifact.size_bytes, artifact
     api.sessions.events.create(session, events=[{"type": "agent.session.input.message", "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "[[hang]]"}]}]}])
     api.sessions.events.create(session, events=[{"type": "agent.session.input.cancel"}])
