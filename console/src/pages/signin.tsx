@@ -35,7 +35,7 @@ export function SignIn({ again, onDone }: { again: boolean; onDone: () => Promis
     }
   };
   return (
-    <div class={again ? 'signin over' : 'signin'} role={again ? 'dialog' : undefined} aria-modal={again ? 'true' : undefined} aria-label="Sign in">
+    <div class={again ? 'signin over' : 'signin'} role={again ? 'dialog' : 'main'} aria-modal={again ? 'true' : undefined} aria-label="Sign in">
       <div class="signin-card">
         <div class="signin-hearth">
           <Logo size={64} />
