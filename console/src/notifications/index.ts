@@ -59,6 +59,7 @@ if (possible()) {
 
 async function watch(end: AbortSignal): Promise<void> {
   const registration = await navigator.serviceWorker.register(workerUrl, { scope: SCOPE });
+  await active(registration);
   const ticker = new Worker(new URL('./ticker.ts', import.meta.url), { type: 'module' });
   const watcher = new Watcher(registration);
   let looking = false;
@@ -73,6 +74,17 @@ async function watch(end: AbortSignal): Promise<void> {
   void look();
   await new Promise((resolve) => end.addEventListener('abort', resolve, { once: true }));
   ticker.terminate();
+}
+
+/** Waits until the worker can show something. `navigator.serviceWorker.ready` waits for one that controls this page. */
+async function active(registration: ServiceWorkerRegistration): Promise<void> {
+  const worker = registration.installing ?? registration.waiting;
+  if (registration.active || !worker) return;
+  await new Promise<void>((resolve) => {
+    worker.addEventListener('statechange', () => {
+      if (worker.state === 'activated' || worker.state === 'redundant') resolve();
+    });
+  });
 }
 
 class Watcher {
