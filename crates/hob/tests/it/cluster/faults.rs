@@ -31,7 +31,7 @@ fn run(name: &'static str, sessions: usize, short_secs: u64, long_secs: u64) -> 
 /// Records who held a lease with which fencing token, outside the ledger's schema.
 const WATCH: &str = "
     CREATE TABLE public.held (session uuid, fence bigint, holder text);
-    CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS $$
+    CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
         BEGIN INSERT INTO public.held VALUES (NEW.session, NEW.fence, NEW.holder); RETURN NULL; END $$;
     CREATE TRIGGER made AFTER INSERT ON hob.heads FOR EACH ROW EXECUTE FUNCTION public.watch();
     CREATE TRIGGER taken AFTER UPDATE ON hob.heads FOR EACH ROW
