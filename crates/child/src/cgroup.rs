@@ -4,7 +4,7 @@
 //! in a group that has groups with controllers below it, so Hob moves itself into one of its own, next to those of the
 //! children.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hob_files::owned;

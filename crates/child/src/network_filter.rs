@@ -20,7 +20,7 @@ const INTERNET_PROTOCOLS: [i32; 5] =
 const REFUSED_TYPES: [i32; 2] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP];
 /// The bits of a socket's type without its flags.
 const TYPE_MASK: u64 = 0xf;
-/// Marks system calls of the x32 interface, which takes the numbers of the usual one.
+/// Marks system calls of the x32 interface, which takes most numbers of the usual one.
 const X32_BIT: i64 = 0x4000_0000;
 
 /// A compiled filter.
@@ -51,8 +51,12 @@ fn compile() -> Result<BpfProgram, Error> {
     // Without a condition the call is refused whatever its arguments are.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
     if cfg!(target_arch = "x86_64") {
-        let of_x32 = rules.iter().map(|(call, rules)| (call | X32_BIT, rules.clone()));
-        let of_x32: Vec<_> = of_x32.collect();
+        let mut of_x32: Vec<(i64, Vec<SeccompRule>)> =
+            rules.iter().map(|(call, rules)| (call | X32_BIT, rules.clone())).collect();
+        // These two have numbers of their own there.
+        for (call, number) in [(libc::SYS_sendmsg, 518), (libc::SYS_sendmmsg, 538)] {
+            of_x32.push((number | X32_BIT, rules[&call].clone()));
+        }
         rules.extend(of_x32);
     }
     let architecture = std::env::consts::ARCH.try_into()?;

@@ -165,6 +165,9 @@ impl Block {
     }
 }
 
+/// Up to this number, every whole number has a floating-point number of its own.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_991.0;
+
 /// Returns a value with sorted keys, without nulls and without `cache_control`, so that equivalent
 /// values become equal. `1` and `1.0` are one number: JavaScript does not tell them apart.
 pub(crate) fn canonical(value: &Value) -> Value {
@@ -182,8 +185,11 @@ pub(crate) fn canonical(value: &Value) -> Value {
             Value::Object(out)
         }
         Value::Array(values) => Value::Array(values.iter().map(canonical).collect()),
-        // Adding zero removes the sign of a negative zero.
-        Value::Number(number) => number.as_f64().map_or(Value::Null, |number| json!(number + 0.0)),
+        // Adding zero removes the sign of a negative zero. Larger whole numbers would lose digits.
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if float.abs() <= MAX_EXACT_INTEGER => json!(float + 0.0),
+            _ => value.clone(),
+        },
         value => value.clone(),
     }
 }

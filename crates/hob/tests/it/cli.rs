@@ -133,12 +133,3 @@ fn database_on_another_machine_needs_tls() {
     let accepted = "require_tls = false\n";
     assert_eq!(refused("postgres://hob@db.example/hob?sslmode=disable", accepted), None);
 }
-
-#[test]
-fn completions_exist_for_common_shells() {
-    let home = TestHome::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let output = home.run(&["completions", shell]);
-        assert!(String::from_utf8_lossy(&output.stdout).contains("doctor"), "{shell}");
-    }
-}

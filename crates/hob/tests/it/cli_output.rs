@@ -278,7 +278,7 @@ fn completions_know_commands_sessions_and_agents() {
     }
     assert!(complete(&["hob", "sess"]).contains("sessions"));
     assert!(complete(&["hob", "run", "--agent", "dem"]).contains("demo"));
-    assert_eq!(complete(&["hob", "sessions", "tail", ""]).trim(), "", "no server runs");
+    assert_eq!(complete(&["hob", "sessions", "tail", "0"]).trim(), "", "no server runs");
     let server = home.serve();
     let run = home.run(&["run", "--agent", "demo", "--keep", "--json", "hello"]);
     let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();

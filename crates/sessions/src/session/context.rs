@@ -13,6 +13,8 @@ use hob_agents::app_permits::AppPermits;
 use hob_agents::claude::TranscriptWatcher;
 use hob_files::owned;
 
+use crate::files::on_disk;
+
 /// Subfolder of the workspaces with one last-turn marker per session.
 pub(super) const TURN_MARKERS: &str = ".turns";
 
@@ -92,6 +94,12 @@ impl SessionContext {
     ) -> Result<T, SessionError> {
         let done = self.options.runtime.tasks.spawn(change).await;
         done.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()))
+    }
+
+    /// Returns whether there is a folder that Hob made for a session.
+    pub async fn has_workspace(&self, id: &SessionId) -> bool {
+        let workspace = self.options.workspaces.join(id.as_str());
+        on_disk(move || Ok(workspace.is_dir())).await.unwrap_or_default()
     }
 
     /// Removes the folder that Hob made for a session, and its last-turn marker.

@@ -26,9 +26,10 @@ const BLOCKING: [&str; 16] = [
 const SPAWNING: [&str; 3] = ["spawn_blocking(", "on_file(", "on_disk("];
 
 /// Files whose asynchronous functions run only while the server starts or stops, or in a command.
-const STARTING: [&str; 4] = [
+const STARTING: [&str; 5] = [
     "crates/hob/src/commands/serve/parts.rs",
     "crates/hob/src/commands/serve/server.rs",
+    "crates/hob/src/commands/store.rs",
     "crates/hob/src/memory.rs",
     "crates/sessions/src/session/sessions.rs",
 ];

@@ -18,8 +18,6 @@ use hob_domain::{
 };
 use tokio::sync::{oneshot, watch};
 
-use crate::files::on_disk;
-
 use super::super::actor::AgentStart;
 use super::super::context::SessionContext;
 use super::super::counters::NodeFigures;
@@ -38,7 +36,6 @@ const NOTIFICATION_DELAY: Duration = Duration::from_millis(10);
 const MAX_CONCURRENT_ACQUISITIONS: usize = 12;
 /// How long to wait for the agent of a lost session to end before the session is acquired again.
 const AGENT_END_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Pause before a session whose lease has moved is looked up again.
 const MOVED_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest that a command may take. A turn that ignores its cancellation is ended before that.
@@ -220,9 +217,8 @@ impl ClusterNode {
             // The ledger names this node as their holder, but they were given up while heartbeats
             // did not arrive.
             let busy = |held: &LeasedSession| held.running || !held.queued.is_empty();
-            let held =
-                held.into_values().filter(busy).map(|held| (held.lease.app, held.lease.session));
-            self.acquire_all(held).await;
+            let held = held.into_values().filter(busy).map(|held| held.lease);
+            self.acquire_all(held.map(|lease| (lease.app, lease.session))).await;
             let orphaned = SessionFilter::Orphaned(self.membership.options.lease);
             let orphans = self.context().store().sessions(&orphaned).await?.into_iter();
             self.acquire_all(orphans.map(|session| (session.app, session.id))).await;
@@ -292,10 +288,8 @@ impl ClusterNode {
     /// Removes the folders of sessions that other nodes have deleted.
     async fn remove_deleted_workspaces(&self) {
         for id in self.membership.take_notified() {
-            let workspace = self.context().options.workspaces.join(id.as_str());
-            let exists = on_disk(move || Ok(workspace.is_dir())).await.unwrap_or_default();
             let filter = SessionFilter::Id(id.clone());
-            if exists
+            if self.context().has_workspace(&id).await
                 && let Ok(found) = self.context().store().sessions(&filter).await
                 && found.is_empty()
             {

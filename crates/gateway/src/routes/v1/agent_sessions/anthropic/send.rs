@@ -90,7 +90,7 @@ pub(crate) async fn send(
             Some(_) => all_steps(&gateway, &app, &id).await?,
             None => open_turn_steps(&gateway, &app, &id).await?,
         };
-        let (gateway, app, id) = (&*gateway, &app, &id);
+        let (gateway, app, id) = (&gateway, &app, &id);
         let sender = Sender { gateway, app, id, steps, key, is_repeat, interrupt };
         // All events are checked before the first one has an effect.
         let mut data = Vec::with_capacity(events.len());
@@ -122,7 +122,7 @@ pub(super) async fn initial(
 
 /// A request that sends events to a session.
 struct Sender<'a> {
-    gateway: &'a Gateway,
+    gateway: &'a Arc<Gateway>,
     app: &'a AppName,
     id: &'a SessionId,
     /// The steps in which the events' tool calls are.
@@ -246,17 +246,11 @@ impl Sender<'_> {
                 // The turn that runs now may have been started by this request.
                 let logged = match &self.interrupt {
                     Some(interrupt) => interrupt.event_id.clone(),
-                    None if self.is_repeat => self.last_interrupt().await?,
-                    None => {
-                        sessions.cancel(app, id).await?;
-                        let logged = self.last_interrupt().await?;
-                        let (gateway, key) = (self.gateway, self.key.as_ref());
-                        sessions::note_interrupt(gateway, app, id, key, logged.clone()).await?;
-                        logged
-                    }
+                    None if self.is_repeat => last_interrupt(self.gateway, app, id).await?,
+                    None => Some(self.interrupt().await?),
                 };
-                let otherwise = || format!("sevt_{id}_{}", uuid::Uuid::new_v4().simple());
-                Ok(echoed(json!({"type": "user.interrupt"}), logged.unwrap_or_else(otherwise)))
+                let logged = logged.unwrap_or_else(|| new_event_id(id));
+                Ok(echoed(json!({"type": "user.interrupt"}), logged))
             }
             Sent::Confirmation { event, call, request, deny_message } => {
                 let is_allowed = event["result"] == "allow";
@@ -286,13 +280,37 @@ impl Sender<'_> {
         }
     }
 
-    /// Returns the id of the last event that says that a caller interrupted a turn.
-    async fn last_interrupt(&self) -> Result<Option<String>, ApiError> {
-        let range = EventRange::Before { before: u64::MAX >> 1, limit: RECENT_EVENTS };
-        let events = self.gateway.sessions.events(self.app, self.id, range).await?;
-        let mut cancels = events.iter().filter(|stored| stored.event.kind == EventKind::Cancel);
-        Ok(cancels.next_back().map(|stored| event_id(self.id, stored.seq)))
+    /// Interrupts the running turn and returns the id of the event that says so. Both happen even if the caller goes away,
+    /// so that a caller who comes back finds its interrupt.
+    async fn interrupt(&self) -> Result<String, ApiError> {
+        let (gateway, app, id) = (self.gateway.clone(), self.app.clone(), self.id.clone());
+        let key = self.key.clone();
+        let interrupted = self.gateway.runtime.tasks.spawn(async move {
+            gateway.sessions.cancel(&app, &id).await?;
+            let logged = last_interrupt(&gateway, &app, &id).await?;
+            let logged = logged.unwrap_or_else(|| new_event_id(&id));
+            let shown = Some(logged.clone());
+            sessions::note_interrupt(&gateway, &app, &id, key.as_ref(), shown).await?;
+            Ok(logged)
+        });
+        interrupted.await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
     }
+}
+
+/// Returns the id of the last event that says that a caller interrupted a turn.
+async fn last_interrupt(
+    gateway: &Gateway,
+    app: &AppName,
+    id: &SessionId,
+) -> Result<Option<String>, ApiError> {
+    let range = EventRange::Before { before: u64::MAX >> 1, limit: RECENT_EVENTS };
+    let events = gateway.sessions.events(app, id, range).await?;
+    let mut cancels = events.iter().filter(|stored| stored.event.kind == EventKind::Cancel);
+    Ok(cancels.next_back().map(|stored| event_id(id, stored.seq)))
+}
+
+fn new_event_id(id: &SessionId) -> String {
+    format!("sevt_{id}_{}", uuid::Uuid::new_v4().simple())
 }
 
 fn nothing_waits(place: &str, field: &str) -> Problem {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::objects;
 use super::render::EventRenderer;
+use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::idempotency::key_of_turn;
@@ -85,7 +86,7 @@ pub(crate) async fn send(
 
 /// A request that sends events to a session.
 struct Sender<'a> {
-    gateway: &'a Gateway,
+    gateway: &'a Arc<Gateway>,
     app: &'a AppName,
     id: &'a SessionId,
     key: Option<IdempotencyKey>,
@@ -139,8 +140,16 @@ impl Sender<'_> {
             // The turn that runs now may have been started by this request.
             Sent::Cancel if self.is_repeat => {}
             Sent::Cancel => {
-                gateway.sessions.cancel(app, id).await?;
-                sessions::note_interrupt(gateway, app, id, self.key.as_ref(), None).await?;
+                let (shared, app, id) = (gateway.clone(), app.clone(), id.clone());
+                let key = self.key.clone();
+                // Both happen even if the caller goes away, so that a caller who comes back finds its cancel.
+                let cancelled = gateway.runtime.tasks.spawn(async move {
+                    shared.sessions.cancel(&app, &id).await?;
+                    sessions::note_interrupt(&shared, &app, &id, key.as_ref(), None).await
+                });
+                cancelled
+                    .await
+                    .unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))?;
             }
             Sent::ToolResult { call, content, is_error } => {
                 let sessions = &gateway.sessions;
