@@ -114,8 +114,8 @@ mod tests {
             metadata: String::new(),
         };
         let database = GooseDatabase::open(&path).unwrap();
-        assert_eq!(database.sessions().unwrap(), [session.clone()]);
-        assert_eq!(database.messages("20251118_1").unwrap(), [message.clone()]);
+        assert_eq!(database.sessions().unwrap(), std::slice::from_ref(&session));
+        assert_eq!(database.messages("20251118_1").unwrap(), std::slice::from_ref(&message));
         writer
             .execute_batch(
                 "ALTER TABLE sessions ADD COLUMN session_type TEXT NOT NULL DEFAULT 'user';
