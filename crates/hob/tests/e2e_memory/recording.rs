@@ -137,11 +137,13 @@ struct Frame {
 struct Recording {
     screen: ScreenModel,
     frames: Vec<Frame>,
+    /// The frame that a viewer without movement shows.
+    cover: usize,
 }
 
 impl Recording {
     fn new() -> Recording {
-        Recording { screen: ScreenModel::new(SIZE), frames: Vec::new() }
+        Recording { screen: ScreenModel::new(SIZE), frames: Vec::new(), cover: 0 }
     }
 
     fn show(&mut self, shown: Duration) {
@@ -175,17 +177,17 @@ impl Recording {
         self.show(PRINTED);
     }
 
-    /// Returns all frames as one picture that moves. A viewer that shows no movement shows the last frame.
+    /// Returns all frames as one picture that moves.
     fn animation(&self) -> String {
         let body = |frame: &Frame| {
             let (head, rest) = frame.picture.split_once('\n').unwrap();
             (head.to_owned(), rest.trim_end().strip_suffix("</svg>").unwrap().to_owned())
         };
         let total: u128 = self.frames.iter().map(|frame| frame.shown.as_millis()).sum();
-        let (head, last) = body(self.frames.last().unwrap());
+        let (head, cover) = body(&self.frames[self.cover]);
         let mut picture = format!(
             "{head}\n<animate id=\"tour\" attributeName=\"opacity\" from=\"1\" to=\"1\" begin=\"0s;tour.end\" \
-             dur=\"{total}ms\"/>\n<g>\n{last}</g>\n"
+             dur=\"{total}ms\"/>\n<g>\n{cover}</g>\n"
         );
         let mut at = 0;
         for frame in &self.frames {
@@ -286,7 +288,7 @@ fn tour_of_the_readme_is_recorded() {
     recording.type_command("claude");
     recording.screen.feed(b"\x1b[2J\x1b[H");
     let mut claude = Terminal::start(developer.claude());
-    claude.wait_for(&mut recording.screen, "shortcuts");
+    claude.wait_for(&mut recording.screen, "❯");
     recording.show(TYPED);
     claude.keys.write_all(QUESTION.as_bytes()).unwrap();
     claude.wait_for(&mut recording.screen, "cookies?");
@@ -294,6 +296,7 @@ fn tour_of_the_readme_is_recorded() {
     claude.keys.write_all(b"\r").unwrap();
     claude.wait_for(&mut recording.screen, "two were Strict before");
     recording.show(PRINTED);
+    recording.cover = recording.frames.len() - 1;
     let asked = developer.api.requests().last().unwrap().to_string();
     assert!(asked.contains(DECISION), "the memory answered: {asked}");
     kill(Pid::from_raw(claude.child.id() as i32), Signal::SIGINT).unwrap();

@@ -121,7 +121,7 @@ pub fn print_steps<'a>(steps: impl IntoIterator<Item = &'a Step>) {
         let text = format!("{name:<20} {detail}");
         printer::out_drawing(&format!("{mark} {}\n", printer::clean(&text)));
         if let Some(file) = file.as_ref().filter(|_| *state == StepState::Planned) {
-            outln!("{:<29} {}", "", file.display());
+            outln!("{:<29} {}", "", view.path(&file.display().to_string()));
         }
     }
 }
