@@ -66,12 +66,12 @@ fn interactive_recall_searches_as_one_types_and_prints_the_choice() {
     assert!(String::from_utf8_lossy(&piped.stderr).contains("needs a terminal"), "{piped:?}");
 }
 
-/// What `hob recall` prints in README.md is what it prints.
+/// What `hob recall` prints in docs/memory.md is what it prints.
 #[test]
-fn recall_of_the_readme_is_real() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, example) = readme.split_once("```console\n$ hob ").expect("an example");
+fn recall_of_the_documents_is_real() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let (_, example) = document.split_once("```console\n$ hob ").expect("an example");
     let (example, _) = example.split_once("```").expect("the end of the example");
     let (command, expected) = example.split_once('\n').expect("what it prints");
     let texts: Vec<&str> = expected.lines().filter_map(|line| line.strip_prefix("  | ")).collect();
