@@ -56,10 +56,10 @@ pub(crate) async fn get(
 /// Returns the event log of any session.
 #[utoipa::path(get, path = "/admin/sessions/{id}/events", tag = "admin", operation_id = "list_any_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
-        ("after" = Option<u64>, Query, description = "Return events with a greater number."),
-        ("before" = Option<u64>, Query, description = "Return the last events with a smaller number; `after` is ignored."),
+        ("after" = Option<usize>, Query, description = "Return events with a greater number."),
+        ("before" = Option<usize>, Query, description = "Return the last events with a smaller number; `after` is ignored."),
         ("limit" = Option<usize>, Query, description = "Maximum number of events. Default and maximum: 10,000."),
-        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received, as browsers send it.")), responses(
+        ("Last-Event-ID" = Option<usize>, Header, description = "Number of the last event received, as browsers send it.")), responses(
     (status = 200, description = "The events.",
         content((EventList = "application/json"), (String = "text/event-stream"))),
     (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),

@@ -47,8 +47,8 @@ impl Page {
 /// `Last-Event-ID` resumes an interrupted stream.
 #[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions", operation_id = "list_events", security(("token" = [])),
     params(("id" = String, Path, description = "The session."),
-        ("after" = Option<u64>, Query, description = "Return events with a greater number."),
-        ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received, as browsers send it.")), responses(
+        ("after" = Option<usize>, Query, description = "Return events with a greater number."),
+        ("Last-Event-ID" = Option<usize>, Header, description = "Number of the last event received, as browsers send it.")), responses(
     (status = 200, description = "The events.",
         content((EventList = "application/json"), (String = "text/event-stream"))),
     (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),

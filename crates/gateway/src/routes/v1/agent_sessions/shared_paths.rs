@@ -81,7 +81,7 @@ pub(crate) async fn list(
 /// Returns an agent.
 #[utoipa::path(get, path = "/v1/agents/{id}", tag = "v1", operation_id = "get_agent", security(("token" = [])),
     params(("id" = String, Path, description = "The agent."),
-        ("version" = Option<u32>, Query, description = "Anthropic: this version instead of the newest one.")), responses(
+        ("version" = Option<usize>, Query, description = "Anthropic: this version instead of the newest one.")), responses(
     (status = 200, description = "The agent.", body = schemas::AgentObject),
     (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
@@ -100,7 +100,11 @@ pub(crate) async fn get(
         let (Caller(app), ApiPath(id), query) = (caller?, id?, query?);
         Ok(match dialect {
             Dialect::Anthropic => anthropic::agents::get(&gateway, &app.name, &id, &query).await?,
-            Dialect::OpenAi => openai::agents::get(&gateway, &app.name, &id).await?,
+            Dialect::OpenAi => {
+                // OpenAI's agents have no versions, but a number that is none is an error for both.
+                anthropic::agents::wanted_version(&query)?;
+                openai::agents::get(&gateway, &app.name, &id).await?
+            }
         })
     };
     answer(dialect, found.await)

@@ -89,14 +89,16 @@ pub(in super::super) async fn get(
     query: &Query,
 ) -> Result<Value, ApiError> {
     let (entry, document) = agents::find(gateway, app, id).await?;
-    let number = match query.get("version") {
-        None => None,
-        Some(text) => Some(
-            text.parse().map_err(|_| ApiError::bad_request("version: must be a whole number"))?,
-        ),
-    };
-    let version = document.version(number)?;
+    let version = document.version(wanted_version(query)?)?;
     Ok(objects::agent(&entry, &document, version))
+}
+
+/// Returns the version of an agent that a request asks for, if any.
+pub(in crate::routes::v1::agent_sessions) fn wanted_version(
+    query: &Query,
+) -> Result<Option<u32>, ApiError> {
+    let number = query.get("version").map(|text| text.parse()).transpose();
+    number.map_err(|_| ApiError::bad_request("version: must be a whole number"))
 }
 
 pub(in super::super) async fn update(

@@ -114,7 +114,7 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/v1/memory_stores/{id}/memories", tag = "v1", operation_id = "list_memories",
     security(("token" = [])), params(("id" = String, Path, description = "The memory store."),
         ("path_prefix" = Option<String>, Query, description = "Only memories below this path, which ends with `/`."),
-        ("depth" = Option<u32>, Query, description = "How far below `path_prefix`; deeper ones are one item per folder. 0, the default, lists all."),
+        ("depth" = Option<usize>, Query, description = "How far below `path_prefix`; deeper ones are one item per folder. 0, the default, lists all."),
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 100; with `full`, 20."),
         ("page" = Option<String>, Query, description = "`next_page` of the page before."),
         ("view" = Option<String>, Query, description = "`basic` (the default) or `full`, with the texts.")), responses(
