@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hob_files::{Folder, bytes_below, owned};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::tree::{self, Process};
 
@@ -18,6 +19,13 @@ const MIN_DISK_PAUSE: Duration = Duration::from_secs(5);
 const MAX_DISK_PAUSE: Duration = Duration::from_secs(60);
 /// The pause is this many times as long as the measurement took, within these limits.
 const DISK_PAUSE_FACTOR: u32 = 20;
+
+/// The most files that one process of a confined agent may have open.
+const MAX_AGENT_OPEN_FILES: u64 = 65_536;
+/// The most processes and threads of a confined agent that has a view or a control group of its own.
+pub(crate) const MAX_AGENT_PROCESSES: u64 = 8_192;
+/// The largest file that a confined agent may write.
+const MAX_AGENT_FILE_BYTES: u64 = 32 << 30;
 
 /// The most that a tree of processes may use. The default is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -156,6 +164,22 @@ fn memory_of(pid: i32) -> u64 {
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+/// Bounds what one agent can take from the machine. Processes are counted per user namespace, so they are bounded only
+/// where the agent has its own.
+pub(crate) fn limit_processes(has_view: bool) -> nix::Result<()> {
+    let processes = if has_view { MAX_AGENT_PROCESSES } else { RLIM_INFINITY };
+    for (resource, limit) in [
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_NOFILE, MAX_AGENT_OPEN_FILES),
+        (Resource::RLIMIT_FSIZE, MAX_AGENT_FILE_BYTES),
+        (Resource::RLIMIT_NPROC, processes),
+    ] {
+        let (soft, hard) = getrlimit(resource)?;
+        setrlimit(resource, soft.min(limit), hard.min(limit))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

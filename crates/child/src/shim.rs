@@ -17,7 +17,6 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
@@ -26,6 +25,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
 
 use crate::confine::{Confinement, Rules, STRICT_LANDLOCK_VERSION, landlock_version};
+use crate::limits::limit_processes;
 use crate::namespace_processes::{self, Role};
 use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
@@ -36,13 +36,6 @@ const DEFAULT_GRACE: Duration = Duration::from_millis(500);
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
 /// Longer launch messages are rejected.
 const MAX_LAUNCH_BYTES: usize = 64 << 20;
-
-/// The most files that one process of a confined agent may have open.
-const MAX_AGENT_OPEN_FILES: u64 = 65_536;
-/// The most processes and threads of a confined agent that has a view or a control group of its own.
-pub(crate) const MAX_AGENT_PROCESSES: u64 = 8_192;
-/// The largest file that a confined agent may write.
-const MAX_AGENT_FILE_BYTES: u64 = 32 << 30;
 
 /// Runs as the shim and never returns. The control socket is standard input.
 ///
@@ -226,7 +219,7 @@ fn start_under(
             }
             umask(mode);
             if confined {
-                limit_resources(has_view)?;
+                limit_processes(has_view)?;
             }
             // The shim blocks signals; an agent that inherited this would never receive TERM.
             SigSet::empty().thread_set_mask()?;
@@ -238,22 +231,6 @@ fn start_under(
     #[allow(clippy::disallowed_methods, reason = "this is the one place that starts a program")]
     let child = command.spawn()?;
     Ok(Pid::from_raw(child.id() as i32))
-}
-
-/// Bounds what one agent can take from the machine. Processes are counted per user namespace, so they are bounded only
-/// where the agent has its own.
-fn limit_resources(has_view: bool) -> nix::Result<()> {
-    let processes = if has_view { MAX_AGENT_PROCESSES } else { RLIM_INFINITY };
-    for (resource, limit) in [
-        (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_NOFILE, MAX_AGENT_OPEN_FILES),
-        (Resource::RLIMIT_FSIZE, MAX_AGENT_FILE_BYTES),
-        (Resource::RLIMIT_NPROC, processes),
-    ] {
-        let (soft, hard) = getrlimit(resource)?;
-        setrlimit(resource, soft.min(limit), hard.min(limit))?;
-    }
-    Ok(())
 }
 
 nix::ioctl_write_int_bad!(set_controlling_terminal, nix::libc::TIOCSCTTY);
