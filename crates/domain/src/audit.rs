@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use crate::store_error::StoreError;
 
+/// The most entries that are kept; the oldest are removed. A person makes a few dozen a day, but a program that never stops
+/// must not fill the disk.
+pub const MAX_AUDIT_ENTRIES: i64 = 100_000;
+
 /// An entry of the audit log. It never contains a token or the text of a prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {

@@ -35,7 +35,7 @@ mod vectors;
 
 pub use agent::{AgentName, AgentSpec, Driver, Sandbox};
 pub use app::{App, AppFilter, AppName, AppStore, Token, TokenHash};
-pub use audit::{AuditEntry, AuditStore};
+pub use audit::{AuditEntry, AuditStore, MAX_AUDIT_ENTRIES};
 pub use cluster::{
     ClusterEvent, ClusterStore, CommandFilter, FilePart, LeasedSession, RemoteCommand,
 };

@@ -1,7 +1,7 @@
 //! The audit log in PostgreSQL.
 
 use async_trait::async_trait;
-use hob_domain::{AuditEntry, AuditStore, StoreError, Timestamp};
+use hob_domain::{AuditEntry, AuditStore, MAX_AUDIT_ENTRIES, StoreError, Timestamp};
 use serde_json::Value;
 
 use super::PostgresLedger;
@@ -9,9 +9,6 @@ use crate::postgres::connections::Again;
 use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::{put, take};
 use crate::values::{damaged, micros, time};
-
-/// The maximum number of entries, as in SQLite; the oldest are removed.
-const KEPT: i64 = 100_000;
 
 #[async_trait]
 impl AuditStore for PostgresLedger {
@@ -35,7 +32,7 @@ impl AuditStore for PostgresLedger {
                  ), gone AS (
                      DELETE FROM hob.audit USING added WHERE audit.id <= added.id - $5
                  ) SELECT id FROM added",
-                &[&micros(at), &put(action), &put(target), &put(&detail), &KEPT],
+                &[&micros(at), &put(action), &put(target), &put(&detail), &MAX_AUDIT_ENTRIES],
             )
             .await?;
         let id: i64 = row.map(|row| row.get(0)).ok_or_else(|| damaged("the audit log"))?;

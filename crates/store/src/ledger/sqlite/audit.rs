@@ -1,16 +1,12 @@
 //! The audit log in SQLite.
 
 use async_trait::async_trait;
-use hob_domain::{AuditEntry, AuditStore, StoreError, Timestamp};
+use hob_domain::{AuditEntry, AuditStore, MAX_AUDIT_ENTRIES, StoreError, Timestamp};
 use rusqlite::params;
 use serde_json::Value;
 
 use super::Ledger;
 use crate::sqlite::failed;
-
-/// The maximum number of entries; the oldest are removed. A person makes a few dozen a day, but a program that never
-/// stops must not fill the disk.
-const KEPT: i64 = 100_000;
 
 #[async_trait]
 impl AuditStore for Ledger {
@@ -35,7 +31,7 @@ impl AuditStore for Ledger {
                     .map_err(failed)?;
                 let id = transaction.last_insert_rowid();
                 transaction
-                    .execute("DELETE FROM audit WHERE id <= ?1", [id - KEPT])
+                    .execute("DELETE FROM audit WHERE id <= ?1", [id - MAX_AUDIT_ENTRIES])
                     .map_err(failed)?;
                 Ok(id as u64)
             })
