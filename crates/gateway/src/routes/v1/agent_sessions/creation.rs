@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::prompt::Prompt;
 use super::repeats::{RequestKey, earlier_turn};
+use super::respond::uninterrupted;
 use super::sessions::{self, DescribedSession, Description, or_close};
 use crate::error::ApiError;
 use crate::state::Gateway;
@@ -44,14 +45,14 @@ pub(super) async fn create(
     description.created_by = Some(RequestKey::of(&key));
     let (task_gateway, app) = (gateway.clone(), app.clone());
     // A caller that goes away and comes back must find the session.
-    let created = gateway.runtime.tasks.spawn(async move {
+    uninterrupted(gateway, async move {
         let _creating = task_gateway.catalog.lock_creation(&app).await;
         match earlier(&task_gateway, &app, Some(&key)).await? {
             Some(described) => Ok(described),
             None => sessions::create(&task_gateway, &app, description).await,
         }
-    });
-    created.await.map_err(|error| ApiError::Internal(error.to_string()))?
+    })
+    .await
 }
 
 /// Returns whether the first turn of a session that exists is missing, because the server stopped before it queued the

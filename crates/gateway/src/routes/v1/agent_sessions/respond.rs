@@ -1,6 +1,7 @@
 //! Answers of the vendors' session APIs.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::state::Gateway;
 
 /// Interval of keep-alive comments on a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -46,6 +48,19 @@ pub(super) fn answer_noting(
         }
         Err(problem) => dialect.respond(problem),
     }
+}
+
+/// Runs a change to its end, also if the client disconnects meanwhile.
+pub(super) async fn uninterrupted<T, E>(
+    gateway: &Arc<Gateway>,
+    change: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<ApiError> + Send + 'static,
+{
+    let changed = gateway.runtime.tasks.spawn(change).await;
+    changed.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string()).into()))
 }
 
 /// Returns the id of the last event that a client of a stream has received, if it resumes the stream.

@@ -21,7 +21,7 @@ use crate::routes::v1::agent_sessions::prompt::{self, Prompt};
 use crate::routes::v1::agent_sessions::repeats::{
     SentInterrupt, earlier_turn, has_answer, has_result,
 };
-use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::respond::{Called, answer, uninterrupted};
 use crate::routes::v1::agent_sessions::sessions;
 use crate::routes::v1::agent_sessions::steps::{Step, StepKind};
 use crate::routes::v1::attachments::refuse_addresses_in;
@@ -285,15 +285,15 @@ impl Sender<'_> {
     async fn interrupt(&self) -> Result<String, ApiError> {
         let (gateway, app, id) = (self.gateway.clone(), self.app.clone(), self.id.clone());
         let key = self.key.clone();
-        let interrupted = self.gateway.runtime.tasks.spawn(async move {
+        let interrupt = async move {
             gateway.sessions.cancel(&app, &id).await?;
             let logged = last_interrupt(&gateway, &app, &id).await?;
             let logged = logged.unwrap_or_else(|| new_event_id(&id));
             let shown = Some(logged.clone());
             sessions::note_interrupt(&gateway, &app, &id, key.as_ref(), shown).await?;
             Ok(logged)
-        });
-        interrupted.await.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))
+        };
+        uninterrupted(self.gateway, interrupt).await
     }
 }
 

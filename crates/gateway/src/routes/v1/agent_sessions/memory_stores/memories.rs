@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::document::{
     MemoryDocument, MemoryVersion, Operation, View, check_content, check_path, sha256,
 };
-use super::page::{ascending, uninterrupted, view};
+use super::page::{ascending, view};
 use super::stored::StoredMemory;
 use super::{notes, stored};
 use crate::error::ApiError;
@@ -21,7 +21,7 @@ use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::cursor::Query;
-use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::respond::{Called, answer, uninterrupted};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::schemas;
 use crate::state::Gateway;

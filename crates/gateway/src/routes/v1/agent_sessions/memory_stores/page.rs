@@ -1,15 +1,11 @@
 //! The parameters that lists and single objects of memory stores share.
 
-use std::sync::Arc;
-
 use hob_domain::Timestamp;
 use serde_json::{Value, json};
 
 use super::document::View;
 use crate::error::ApiError;
 use crate::routes::v1::agent_sessions::cursor::Query;
-use crate::routes::v1::dialect::Problem;
-use crate::state::Gateway;
 
 const PAGE_ITEMS: usize = 20;
 const MAX_PAGE_ITEMS: usize = 100;
@@ -92,13 +88,4 @@ fn page(mut items: Vec<KeyedItem>, query: &Query, view: View) -> Result<Value, A
     let next = items.last().filter(|_| has_more).map(|(key, _)| key.clone());
     let data: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
     Ok(json!({"data": data, "next_page": next, "prev_page": null}))
-}
-
-/// Runs a change to its end, also if the client disconnects meanwhile.
-pub(super) async fn uninterrupted(
-    gateway: &Arc<Gateway>,
-    change: impl Future<Output = Result<Value, Problem>> + Send + 'static,
-) -> Result<Value, Problem> {
-    let changed = gateway.runtime.tasks.spawn(change).await;
-    changed.unwrap_or_else(|error| Err(ApiError::Internal(error.to_string()).into()))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::document::View;
-use super::page::{created_within, descending, time_key, uninterrupted};
+use super::page::{created_within, descending, time_key};
 use super::{notes, stored};
 use crate::agent_catalog::CatalogEntry;
 use crate::error::ApiError;
@@ -19,7 +19,7 @@ use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::agents;
 use crate::routes::v1::agent_sessions::cursor::Query;
-use crate::routes::v1::agent_sessions::respond::{Called, answer, time};
+use crate::routes::v1::agent_sessions::respond::{Called, answer, time, uninterrupted};
 use crate::routes::v1::dialect::Dialect;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;

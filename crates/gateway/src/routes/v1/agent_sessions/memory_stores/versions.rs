@@ -8,14 +8,14 @@ use hob_domain::AppName;
 use serde_json::json;
 
 use super::document::View;
-use super::page::{created_within, descending, time_key, uninterrupted, view};
+use super::page::{created_within, descending, time_key, view};
 use super::stored::StoredMemory;
 use super::{notes, stored};
 use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::routes::v1::agent_sessions::cursor::Query;
-use crate::routes::v1::agent_sessions::respond::{Called, answer};
+use crate::routes::v1::agent_sessions::respond::{Called, answer, uninterrupted};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::schemas;
 use crate::state::Gateway;

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::objects;
 use super::render::EventRenderer;
-use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
 use crate::idempotency::key_of_turn;
@@ -143,13 +142,11 @@ impl Sender<'_> {
                 let (shared, app, id) = (gateway.clone(), app.clone(), id.clone());
                 let key = self.key.clone();
                 // Both happen even if the caller goes away, so that a caller who comes back finds its cancel.
-                let cancelled = gateway.runtime.tasks.spawn(async move {
+                respond::uninterrupted(gateway, async move {
                     shared.sessions.cancel(&app, &id).await?;
                     sessions::note_interrupt(&shared, &app, &id, key.as_ref(), None).await
-                });
-                cancelled
-                    .await
-                    .unwrap_or_else(|error| Err(ApiError::Internal(error.to_string())))?;
+                })
+                .await?;
             }
             Sent::ToolResult { call, content, is_error } => {
                 let sessions = &gateway.sessions;
