@@ -9,6 +9,8 @@ use hob_domain::Timestamp;
 use hob_domain::session::SessionId;
 use hob_files::{Folder, files_below};
 
+use crate::files::on_disk;
+
 /// The most entries of a folder that are read.
 const MAX_ENTRIES: usize = 20_000;
 
@@ -42,15 +44,13 @@ impl SessionWorkspace {
     /// Returns the regular files in the folder, in the order of their paths. Hidden ones are left out.
     pub async fn files(&self) -> io::Result<Vec<WorkspaceFile>> {
         let workspace = self.clone();
-        let listed = tokio::task::spawn_blocking(move || workspace.list());
-        listed.await.map_err(io::Error::other)?
+        on_disk(move || workspace.list()).await
     }
 
     /// Opens a file. Returns `None` if it has changed since it was listed.
     pub async fn open(&self, file: &WorkspaceFile) -> io::Result<Option<File>> {
         let (workspace, file) = (self.clone(), file.clone());
-        let opened = tokio::task::spawn_blocking(move || workspace.open_unchanged(&file));
-        opened.await.map_err(io::Error::other)?
+        on_disk(move || workspace.open_unchanged(&file)).await
     }
 
     fn folder(&self) -> io::Result<Option<Folder>> {
