@@ -288,6 +288,27 @@ impl Drop for Conversation {
     }
 }
 
+/// Answers what `claude` asks at its first start, for work in this folder.
+fn answer_first_questions(home: &TestHome, api: &ModelApi, folder: &Path) {
+    let key = api.claude_environment().into_iter().find(|(name, _)| *name == "ANTHROPIC_API_KEY");
+    let key = key.unwrap().1;
+    let known = json!({"hasCompletedOnboarding": true,
+        "customApiKeyResponses": {"approved": [&key[key.len() - 20..]], "rejected": []},
+        "projects": {folder.to_str().unwrap(): {"hasTrustDialogAccepted": true}}});
+    fs::write(home.user_home().join(".claude.json"), known.to_string()).unwrap();
+}
+
+/// Starts a program in a new terminal. Returns it and the other end of the terminal.
+fn in_terminal(mut command: Command, size: Winsize) -> (Child, File) {
+    let ends = openpty(&size, None).unwrap();
+    for end in [&ends.master, &ends.slave] {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+    }
+    command.stdin(ends.slave.try_clone().unwrap());
+    command.stdout(ends.slave.try_clone().unwrap()).stderr(ends.slave);
+    (command.spawn().unwrap(), File::from(ends.master))
+}
+
 /// A `claude` on a terminal, as a person uses it. Its answers reach the transcript only after the hook
 /// has reported them.
 struct Terminal {
@@ -299,24 +320,11 @@ struct Terminal {
 impl Terminal {
     /// Starts it with a first prompt, which it submits by itself.
     fn start(setup: &Setup, prompt: &str) -> Terminal {
-        let key =
-            setup.api.claude_environment().into_iter().find(|(n, _)| *n == "ANTHROPIC_API_KEY");
-        let key = key.unwrap().1;
-        let known = json!({"hasCompletedOnboarding": true,
-            "customApiKeyResponses": {"approved": [&key[key.len() - 20..]], "rejected": []},
-            "projects": {setup.folder().to_str().unwrap(): {"hasTrustDialogAccepted": true}}});
-        fs::write(setup.home.user_home().join(".claude.json"), known.to_string()).unwrap();
-        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-        let ends = openpty(&size, None).unwrap();
-        for end in [&ends.master, &ends.slave] {
-            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-        }
+        answer_first_questions(&setup.home, &setup.api, &setup.folder());
         let mut command = setup.claude();
-        command.arg(prompt).stdin(ends.slave.try_clone().unwrap());
-        command.stdout(ends.slave.try_clone().unwrap()).stderr(ends.slave);
-        let child = command.spawn().unwrap();
-        drop(command);
-        let keys = File::from(ends.master);
+        command.arg(prompt);
+        let (child, keys) =
+            in_terminal(command, Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 });
         let screen = Arc::new(Mutex::new(Vec::new()));
         let (mut master, shown) = (keys.try_clone().unwrap(), screen.clone());
         std::thread::spawn(move || {

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,13 +15,12 @@ use hob_domain::Timestamp;
 use hob_terminal::{ScreenModel, Size};
 use hob_testkit::leak::processes_with;
 use hob_testkit::{HobServer, ModelApi, TestHome, wait_until};
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::pty::{Winsize, openpty};
+use nix::pty::Winsize;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::installed;
+use crate::{answer_first_questions, in_terminal, installed};
 
 const SIZE: Size = Size { rows: 28, cols: 100 };
 /// How long the reader sees what was typed, and what was printed.
@@ -47,7 +47,10 @@ impl Developer {
         let recall = json!({"cue": "decision about cookies"});
         let words = format!("[[tool mcp__hob__memory_recall {recall}]] [[say {ANSWER}]]");
         api.answer_to(QUESTION, &words);
-        let server = home.serve();
+        // Where the files of a user are who has set nothing.
+        let server = home.serve_with(|command| {
+            command.env_remove("HOB_HOME");
+        });
         let developer = Developer { server, home, api };
         fs::create_dir_all(developer.project().join(".git")).unwrap();
         developer.remember_past();
@@ -96,16 +99,12 @@ impl Developer {
 
     /// Answers what `claude` asks at its first start, and allows it the tools of the memory.
     fn prepare_claude(&self) {
-        let key =
-            self.api.claude_environment().into_iter().find(|(n, _)| *n == "ANTHROPIC_API_KEY");
-        let key = key.unwrap().1;
-        let known = json!({"hasCompletedOnboarding": true, "theme": "dark",
-            "customApiKeyResponses": {"approved": [&key[key.len() - 20..]], "rejected": []},
-            "projects": {self.project().to_str().unwrap(): {"hasTrustDialogAccepted": true}}});
-        fs::write(self.home.user_home().join(".claude.json"), known.to_string()).unwrap();
+        answer_first_questions(&self.home, &self.api, &self.project());
         let settings = json!({"permissions": {"allow": ["mcp__hob"]}});
         let folder = self.home.user_home().join(".claude");
         fs::write(folder.join("settings.json"), settings.to_string()).unwrap();
+        fs::create_dir_all(self.programs()).unwrap();
+        symlink(installed("node_modules/.bin/claude"), self.programs().join("claude")).unwrap();
     }
 
     fn hob(&self, arguments: &[&str]) -> Command {
@@ -115,16 +114,20 @@ impl Developer {
     fn claude(&self) -> Command {
         let mut command = Command::new(installed("node_modules/.bin/claude"));
         command.env_clear().env("HOME", self.home.user_home());
-        command.env("HOB_HOME", self.home.hob_home()).envs(self.api.claude_environment());
+        command.envs(self.api.claude_environment());
         self.in_project(command)
     }
 
     fn in_project(&self, mut command: Command) -> Command {
-        let programs = installed("node_modules/.bin");
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", programs.display()));
-        command.current_dir(self.project());
+        command.env("PATH", format!("{}:{path}", self.programs().display()));
+        command.env_remove("HOB_HOME").current_dir(self.project());
         command
+    }
+
+    /// The folder of the user's programs.
+    fn programs(&self) -> PathBuf {
+        self.home.user_home().join(".local/bin")
     }
 }
 
@@ -137,16 +140,22 @@ struct Frame {
 struct Recording {
     screen: ScreenModel,
     frames: Vec<Frame>,
+    /// A path of this machine, which must not be seen.
+    private: String,
     /// The frame that a viewer without movement shows.
     cover: usize,
 }
 
 impl Recording {
-    fn new() -> Recording {
-        Recording { screen: ScreenModel::new(SIZE), frames: Vec::new(), cover: 0 }
+    fn new(developer: &Developer) -> Recording {
+        let private = developer.home.user_home().display().to_string();
+        Recording { screen: ScreenModel::new(SIZE), frames: Vec::new(), private, cover: 0 }
     }
 
     fn show(&mut self, shown: Duration) {
+        // A long line goes on in the next one.
+        let shown_text = self.screen.text();
+        assert!(!shown_text.replace('\n', "").contains(&self.private), "{shown_text}");
         let picture = self.screen.svg();
         match self.frames.last_mut() {
             Some(last) if last.picture == picture => last.shown += shown,
@@ -213,15 +222,8 @@ struct Terminal {
 impl Terminal {
     fn start(mut command: Command) -> Terminal {
         let size = Winsize { ws_row: SIZE.rows, ws_col: SIZE.cols, ws_xpixel: 0, ws_ypixel: 0 };
-        let ends = openpty(&size, None).unwrap();
-        for end in [&ends.master, &ends.slave] {
-            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-        }
-        command.env("TERM", "xterm-256color").stdin(ends.slave.try_clone().unwrap());
-        command.stdout(ends.slave.try_clone().unwrap()).stderr(ends.slave);
-        let child = command.spawn().unwrap();
-        drop(command);
-        let keys = File::from(ends.master);
+        command.env("TERM", "xterm-256color");
+        let (child, keys) = in_terminal(command, size);
         let mut master = keys.try_clone().unwrap();
         let (sender, output) = channel();
         std::thread::spawn(move || {
@@ -276,7 +278,7 @@ impl Drop for Terminal {
 #[test]
 fn tour_of_the_readme_is_recorded() {
     let developer = Developer::new();
-    let mut recording = Recording::new();
+    let mut recording = Recording::new(&developer);
 
     recording.type_command("hob setup --yes");
     recording.run(developer.hob(&["setup", "--yes"]), &[("imported 4 turns", "")]);
@@ -317,10 +319,6 @@ fn tour_of_the_readme_is_recorded() {
     });
 
     let picture = recording.animation();
-    assert!(
-        !picture.contains(developer.home.user_home().to_str().unwrap()),
-        "a path of this machine"
-    );
     if std::env::var_os("UPDATE_RECORDING").is_some() {
         let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/assets");
         fs::write(assets.join("tour.svg"), picture).unwrap();
