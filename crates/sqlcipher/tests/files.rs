@@ -62,6 +62,52 @@ fn changed_byte_is_noticed() {
     assert!(first_note(&open(&path, KEY)).is_ok());
 }
 
+/// A long text continues on pages that are in no tree, which SQLite itself cannot check.
+#[test]
+fn changed_byte_in_a_long_text_fails_its_row_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let connection = open(&path, KEY);
+    connection.execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
+    let text = |number: i64| format!("{number:08}").repeat(1500);
+    for number in 0..8 {
+        connection.execute("INSERT INTO notes VALUES (?1)", [text(number)]).unwrap();
+    }
+    drop(connection);
+    let whole = std::fs::read(&path).unwrap();
+    // The list of tables, the tree of the notes, and three pages of each note.
+    assert!(whole.len() / 4096 > 20, "{}", whole.len());
+    for page in 2..whole.len() / 4096 {
+        let mut bytes = whole.clone();
+        bytes[page * 4096 + 100] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let connection = open(&path, KEY);
+        let read = |number: i64| -> rusqlite::Result<String> {
+            let sql = "SELECT text FROM notes WHERE rowid = ?1";
+            connection.query_row(sql, [number + 1], |row| row.get(0))
+        };
+        let failed: Vec<i64> = (0..8)
+            .filter(|number| match read(*number) {
+                Ok(read) => {
+                    assert_eq!(read, text(*number), "page {page}");
+                    false
+                }
+                Err(error) => {
+                    let code = error.sqlite_error_code();
+                    assert_eq!(code, Some(rusqlite::ErrorCode::DatabaseCorrupt), "page {page}");
+                    true
+                }
+            })
+            .collect();
+        assert!(!failed.is_empty(), "page {page}");
+        // A page of the tree has the beginnings of several notes.
+        if failed.len() == 1 {
+            let write = "UPDATE notes SET text = 'short' WHERE rowid = ?1";
+            connection.execute(write, [(failed[0] + 1) % 8 + 1]).unwrap();
+        }
+    }
+}
+
 /// Other builds of SQLCipher 4 write the same format, with a raw key and with a passphrase.
 #[test]
 fn files_of_a_build_with_openssl_open() {
