@@ -60,12 +60,7 @@ impl std::fmt::Display for Exit {
         match self {
             Exit::Code(code) => write!(f, "exit code {code}"),
             Exit::Signal(signal) => write!(f, "signal {signal}"),
-            Exit::OverLimit(Limit::Memory) => {
-                f.write_str("signal 9: it used more memory than limits.agent_memory_percent allows")
-            }
-            Exit::OverLimit(Limit::Disk) => f.write_str(
-                "signal 9: its files took more of the disk than limits.agent_disk_bytes allows",
-            ),
+            Exit::OverLimit(limit) => write!(f, "signal 9: {limit}"),
             Exit::Unknown => f.write_str("an unknown status"),
         }
     }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cgroup::{ControlGroup, ControlGroups};
 use crate::child::{Child, ChildState, Exit, Output};
-use crate::limits::{Limit, MAX_AGENT_PROCESSES, Meter};
+use crate::limits::{Limit, Meter, max_agent_processes};
 use crate::peer::Peer;
 use crate::record::RunRecord;
 use crate::shim;
@@ -385,7 +385,7 @@ fn start_shim(
 fn control_group(options: &ChildrenOptions, spec: &ChildSpec, shim: u32) -> Option<ControlGroup> {
     let groups = options.control_groups.as_ref()?;
     let memory = spec.confinement.as_ref()?.limits.memory_bytes;
-    let group = groups.create(&shim.to_string(), memory, MAX_AGENT_PROCESSES);
+    let group = groups.create(&shim.to_string(), memory, max_agent_processes());
     let group = group.and_then(|group| group.add(shim).map(|()| group));
     group.inspect_err(|error| tracing::warn!(%error, "failed to create a control group")).ok()
 }

@@ -22,10 +22,26 @@ const DISK_PAUSE_FACTOR: u32 = 20;
 
 /// The most files that one process of a confined agent may have open.
 const MAX_AGENT_OPEN_FILES: u64 = 65_536;
+/// An agent may have this part of the files that Hob may have open. The kernel counts the descriptors that a user's
+/// processes have sent and nobody has received; over the sender's limit it refuses to send one. At Hob's own limit, an
+/// agent could keep Hob from passing descriptors to shims, and no agent would start any more.
+const OPEN_FILES_PART: u64 = 2;
 /// The most processes and threads of a confined agent that has a view or a control group of its own.
-pub(crate) const MAX_AGENT_PROCESSES: u64 = 8_192;
+const MAX_AGENT_PROCESSES: u64 = 8_192;
+/// An agent may have this part of the process numbers of the machine, so that all agents together leave some.
+const PROCESS_NUMBERS_PART: u64 = 32;
 /// The largest file that a confined agent may write.
 const MAX_AGENT_FILE_BYTES: u64 = 32 << 30;
+
+/// How readily the kernel ends a confined agent when the machine runs out of memory, from -1000 to 1000.
+const OUT_OF_MEMORY_SCORE: &[u8] = b"500";
+
+/// Makes the kernel end this process, rather than the server or a program of the owner's, when the machine runs out of
+/// memory. Processes that it starts inherit this.
+pub(crate) fn prefer_for_the_out_of_memory_killer() {
+    // It fails, harmlessly, if the score is higher already.
+    let _ = owned::write_existing("/proc/self/oom_score_adj", OUT_OF_MEMORY_SCORE);
+}
 
 /// The most that a tree of processes may use. The default is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +63,15 @@ pub struct DiskLimit {
 pub enum Limit {
     Memory,
     Disk,
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Limit::Memory => "it used more memory than limits.agent_memory_percent allows",
+            Limit::Disk => "its files took more of the disk than limits.agent_disk_bytes allows",
+        })
+    }
 }
 
 /// Measures what trees use. All trees share one reading of the process table.
@@ -166,13 +191,23 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
+/// Returns the most processes and threads of one agent on this machine, seen from outside of its view.
+pub(crate) fn max_agent_processes() -> u64 {
+    let number = |path: &str| owned::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    let of_machine = limits.into_iter().filter_map(number).min();
+    of_machine
+        .map_or(MAX_AGENT_PROCESSES, |all| MAX_AGENT_PROCESSES.min(all / PROCESS_NUMBERS_PART))
+}
+
 /// Bounds what one agent can take from the machine. Processes are counted per user namespace, so they are bounded only
-/// where the agent has its own.
-pub(crate) fn limit_processes(has_view: bool) -> nix::Result<()> {
-    let processes = if has_view { MAX_AGENT_PROCESSES } else { RLIM_INFINITY };
+/// where the agent has its own. It makes system calls only, so that it may be called between fork and exec.
+pub(crate) fn limit_processes(max_processes: Option<u64>) -> nix::Result<()> {
+    let processes = max_processes.unwrap_or(RLIM_INFINITY);
+    let (_, max_open_files) = getrlimit(Resource::RLIMIT_NOFILE)?;
     for (resource, limit) in [
         (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_NOFILE, MAX_AGENT_OPEN_FILES),
+        (Resource::RLIMIT_NOFILE, MAX_AGENT_OPEN_FILES.min(max_open_files / OPEN_FILES_PART)),
         (Resource::RLIMIT_FSIZE, MAX_AGENT_FILE_BYTES),
         (Resource::RLIMIT_NPROC, processes),
     ] {

@@ -40,6 +40,12 @@ const RUN_FOLDERS: [&str; 5] = [
     "/run/resolvconf/resolv.conf",
     "/run/current-system",
 ];
+/// Namespaces of each kind that an agent may create in its own. The kernel counts them for the agent's user as well, whose
+/// limit they must not reach: no other agent could start then.
+const MAX_NAMESPACES: u64 = 32;
+const NAMESPACE_KINDS: [&str; 8] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+/// An agent may have this part of the user's watchers of files, which the owner's programs need as well.
+const WATCHERS_PART: u64 = 4;
 /// The size of the file systems that only hold mount points.
 const COVER_OPTIONS: &str = "mode=0755,size=1m";
 const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=512m";
@@ -187,6 +193,7 @@ pub(crate) fn enter(
 
     make_read_only("/", Below::All)?;
     mount_new("proc", "/proc", MsFlags::MS_NOEXEC, "")?;
+    limit_namespaces()?;
     build_devices(&devices)?;
     cover_folder(Path::new("/run"))?;
     run.iter().try_for_each(Kept::place)?;
@@ -214,6 +221,28 @@ pub(crate) fn enter(
         .iter()
         .filter(|socket| !allows(confinement, socket))
         .try_for_each(|path| hide_socket(confinement, path))
+}
+
+/// Bounds what the namespaces of the child take from its user's share. A kernel that lacks a limit has nothing to bound.
+fn limit_namespaces() -> io::Result<()> {
+    let write = |name: String, limit: u64| match owned::write_existing(
+        format!("/proc/sys/user/{name}"),
+        limit.to_string().as_bytes(),
+    ) {
+        Err(error) if !is_missing(&error) => Err(error),
+        _ => Ok(()),
+    };
+    for kind in NAMESPACE_KINDS {
+        write(format!("max_{kind}_namespaces"), MAX_NAMESPACES)?;
+    }
+    for what in ["instances", "watches"] {
+        let of_user = owned::read_to_string(format!("/proc/sys/fs/inotify/max_user_{what}"));
+        let of_user = of_user.ok().and_then(|text| text.trim().parse::<u64>().ok());
+        if let Some(of_user) = of_user {
+            write(format!("max_inotify_{what}"), of_user / WATCHERS_PART)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes copies of sockets, whose modes the child cannot change. What is not a socket is left out.

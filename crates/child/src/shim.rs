@@ -25,7 +25,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpid, getppid, setsid};
 
 use crate::confine::{Confinement, Rules, STRICT_LANDLOCK_VERSION, landlock_version};
-use crate::limits::limit_processes;
+use crate::limits::{limit_processes, max_agent_processes, prefer_for_the_out_of_memory_killer};
 use crate::namespace_processes::{self, Role};
 use crate::tree;
 use crate::wire::{Launch, ShimCommand, ShimEvent, own};
@@ -71,6 +71,8 @@ fn run_to_the_end() -> io::Result<()> {
     drop(null);
 
     let (launch, mut streams) = receive_launch(&control)?;
+    // A process namespace of its own has numbers of its own, so the machine's are counted here.
+    let max_processes = max_agent_processes();
     if let Some(confinement) = &launch.confinement {
         prefer_for_the_out_of_memory_killer();
         match namespace_processes::run(confinement, &signals, &control, &mut streams) {
@@ -78,9 +80,8 @@ fn run_to_the_end() -> io::Result<()> {
             Ok(Role::Init(report, granted)) => {
                 let rules = Rules::in_view(confinement, &granted)
                     .and_then(|rules| strictly(confinement, rules));
-                return keep(&launch, streams, rules, control, &signals, |agent| {
-                    report.started(agent)
-                });
+                let start = |rules| start_under(&launch, streams, rules, Some(max_processes));
+                return keep(start, rules, control, &signals, |agent| report.started(agent));
             }
             Err(error) if confinement.strict || confinement.view_required => {
                 let errno = error.raw_os_error().unwrap_or(Errno::EPERM as i32);
@@ -91,17 +92,11 @@ fn run_to_the_end() -> io::Result<()> {
         }
     }
     let rules = launch.confinement.as_ref().map_or(Ok(None), Rules::new);
-    keep(&launch, streams, rules, control, &signals, |agent| {
+    let start = |rules| start_under(&launch, streams, rules, None);
+    keep(start, rules, control, &signals, |agent| {
         let start = tree::start_time(agent.as_raw()).unwrap_or(0);
         Some(ShimEvent::Started { pid: agent.as_raw(), start })
     })
-}
-
-/// Makes the kernel end an agent, rather than the server or a program of the owner's, when the machine runs out of memory.
-fn prefer_for_the_out_of_memory_killer() {
-    const SCORE: &[u8] = b"500";
-    // It fails, harmlessly, if the score is higher already.
-    let _ = owned::write_existing("/proc/self/oom_score_adj", SCORE);
 }
 
 /// Closes descriptors and leaves the keyring that the server inherited from the program that started it. Through them an
@@ -126,22 +121,19 @@ fn strictly(confinement: &Confinement, rules: Option<Rules>) -> io::Result<Optio
     Ok(rules)
 }
 
-/// Starts the agent and looks after its tree until it is gone. `started` reports the start, or returns the
-/// event that does.
+/// Starts the agent under its rules and looks after its tree until it is gone. `started` reports the start, or returns
+/// the event that does.
 fn keep(
-    launch: &Launch,
-    streams: Vec<OwnedFd>,
+    start: impl FnOnce(Option<Rules>) -> io::Result<Pid>,
     rules: io::Result<Option<Rules>>,
     control: UnixStream,
     signals: &SignalFd,
     started: impl FnOnce(Pid) -> Option<ShimEvent>,
 ) -> io::Result<()> {
     let number = |error: io::Error| error.raw_os_error().unwrap_or(Errno::EINVAL as i32);
-    let agent =
-        rules.map_err(|error| ShimEvent::NotConfined { errno: number(error) }).and_then(|rules| {
-            let agent = start_under(launch, streams, rules);
-            agent.map_err(|error| ShimEvent::Failed { errno: number(error) })
-        });
+    let agent = rules
+        .map_err(|error| ShimEvent::NotConfined { errno: number(error) })
+        .and_then(|rules| start(rules).map_err(|error| ShimEvent::Failed { errno: number(error) }));
     let mut keeper = match agent {
         Ok(agent) => Keeper { control, listening: true, agent, ending: None },
         Err(note) => return (&control).write_all(note.encode().as_bytes()),
@@ -182,10 +174,12 @@ fn receive_launch(control: &UnixStream) -> io::Result<(Launch, Vec<OwnedFd>)> {
     Ok((launch, streams))
 }
 
+/// Starts the agent. Processes are counted per user namespace, so `max_processes` is given only for a view of its own.
 fn start_under(
     launch: &Launch,
     streams: Vec<OwnedFd>,
     mut rules: Option<Rules>,
+    max_processes: Option<u64>,
 ) -> io::Result<Pid> {
     let mut command = Command::new(&launch.program);
     command.args(&launch.args).env_clear().current_dir(&launch.cwd);
@@ -201,10 +195,8 @@ fn start_under(
     let confined = launch.confinement.is_some();
     let mode = Mode::from_bits_truncate(launch.umask);
     let shim = getpid();
-    // The init of a view is the first process of its namespace.
-    let has_view = shim.as_raw() == 1;
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls (setsid, ioctl,
-    // prctl, getppid, umask, setrlimit, sigprocmask, landlock_restrict_self, seccomp, close) on values copied before the fork,
+    // prctl, getppid, umask, getrlimit, setrlimit, sigprocmask, landlock_restrict_self, seccomp, close) on values copied before the fork,
     // and allocates nothing.
     unsafe {
         command.pre_exec(move || {
@@ -219,7 +211,7 @@ fn start_under(
             }
             umask(mode);
             if confined {
-                limit_processes(has_view)?;
+                limit_processes(max_processes)?;
             }
             // The shim blocks signals; an agent that inherited this would never receive TERM.
             SigSet::empty().thread_set_mask()?;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::setting::SettingChange;
+
 /// A command to a session. Executing it twice does no harm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "want", rename_all = "snake_case")]
@@ -27,6 +29,12 @@ pub enum SessionCommand {
         /// A string or content blocks in Anthropic's format.
         content: Value,
         is_error: bool,
+    },
+    /// Reads the settings that the agent offers.
+    Settings,
+    /// Changes a setting of the agent.
+    Configure {
+        change: SettingChange,
     },
     /// A command of another version of Hob.
     #[serde(other)]
@@ -58,6 +66,15 @@ pub enum CommandOutcome {
         now: bool,
     },
     Answered,
+    /// The agent's settings, after a change or without one.
+    Settings {
+        settings: Value,
+    },
+    /// The agent refused a change, with a code of JSON-RPC.
+    Refused {
+        code: i64,
+        message: String,
+    },
     NotFound,
     Invalid {
         message: String,
@@ -85,6 +102,7 @@ impl CommandOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setting::OptionValue;
 
     #[test]
     fn stored_commands_keep_their_json() {
@@ -100,6 +118,22 @@ mod tests {
             (SessionCommand::Close, r#"{"want":"close"}"#),
             (answer(None), r#"{"want":"answer","request":"1","option":"yes"}"#),
             (answer(Some(serde_json::json!({"a": 1}))), filled),
+            (SessionCommand::Settings, r#"{"want":"settings"}"#),
+            (
+                SessionCommand::Configure {
+                    change: SettingChange::Mode { mode: "plan".to_owned() },
+                },
+                r#"{"want":"configure","change":{"set":"mode","mode":"plan"}}"#,
+            ),
+            (
+                SessionCommand::Configure {
+                    change: SettingChange::Option {
+                        option: "web".to_owned(),
+                        value: OptionValue::Flag(true),
+                    },
+                },
+                r#"{"want":"configure","change":{"set":"option","option":"web","value":true}}"#,
+            ),
         ] {
             assert_eq!(command.to_json(), json);
             assert_eq!(SessionCommand::from_json(json), command);

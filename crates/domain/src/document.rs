@@ -28,6 +28,16 @@ pub enum DocumentKind {
 }
 
 impl DocumentKind {
+    /// The kinds whose documents expire: they are deleted with sessions that were closed when the documents were
+    /// created. Documents of other kinds stay until their app or their session is deleted, or an app deletes them.
+    pub const EXPIRING: [DocumentKind; 3] =
+        [DocumentKind::Response, DocumentKind::Conversation, DocumentKind::MessageBatch];
+
+    /// Returns whether documents of this kind expire.
+    pub fn expires(self) -> bool {
+        DocumentKind::EXPIRING.contains(&self)
+    }
+
     /// Returns the word that the ledger stores.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,8 +86,8 @@ pub enum DocumentChange {
 }
 
 /// Storage of documents. They are deleted with their app. Responses, conversations and batches are also deleted with sessions that
-/// were closed when the documents were created, and descriptions of sessions with their sessions; see
-/// [`DeleteFilter`](crate::session::DeleteFilter).
+/// were closed when the documents were created ([`DocumentKind::EXPIRING`]), and descriptions of sessions with their
+/// sessions; see [`DeleteFilter`](crate::session::DeleteFilter).
 #[async_trait]
 pub trait DocumentStore: Send + Sync {
     /// Makes a change. Returns whether there was a document with this kind and id, and with the expected body.

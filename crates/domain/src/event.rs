@@ -23,6 +23,8 @@ pub enum EventKind {
     Permission,
     /// The agent called one of the caller's own tools, or got its result.
     ToolCall,
+    /// A caller changed a setting of the agent: its mode, or one of its options.
+    Setting,
     /// The agent resumed its conversation, or failed to.
     Resume,
     /// A caller closed the session.
@@ -46,6 +48,7 @@ impl EventKind {
             EventKind::Cancel => "cancel",
             EventKind::Permission => "permission",
             EventKind::ToolCall => "tool_call",
+            EventKind::Setting => "setting",
             EventKind::Resume => "resume",
             EventKind::Close => "close",
             EventKind::SweepClose => "sweep_close",
@@ -70,6 +73,7 @@ impl From<String> for EventKind {
             "cancel" => EventKind::Cancel,
             "permission" => EventKind::Permission,
             "tool_call" => EventKind::ToolCall,
+            "setting" => EventKind::Setting,
             "resume" => EventKind::Resume,
             "close" => EventKind::Close,
             "sweep_close" => EventKind::SweepClose,
@@ -134,6 +138,7 @@ mod tests {
             "cancel",
             "permission",
             "tool_call",
+            "setting",
             "resume",
             "close",
             "sweep_close",

@@ -16,6 +16,9 @@ pub use crate::vectors::{
     Embedded, KindVector, Unembedded, UnembeddedPage, VectorKind, VectorStore,
 };
 
+/// The beginning of the name of a session that holds notes and no conversation.
+pub const NOTE_SESSION: &str = "note:";
+
 /// The owner of a part of the memory: the user of this home, or an app. No principal sees what
 /// belongs to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -203,6 +206,9 @@ pub struct ProjectFacet {
     pub last: Option<Timestamp>,
 }
 
+/// The most maintenance events that are kept; the oldest are removed.
+pub const MAX_MAINTENANCE_EVENTS: i64 = 1000;
+
 /// Something that happened to the memory and that its owner should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaintenanceEvent {
@@ -243,7 +249,8 @@ pub enum Forgetting {
     /// Removes turns from the index and from everything that is read. They are not stored again.
     Hide { principal: Principal, turns: Forget, now: Timestamp },
     /// Restores turns that were hidden at this time or later. They have no terms, no vector and the
-    /// rules version 0 until the next rescan.
+    /// rules version 0 until the next rescan. A session may have refused turns of imports meanwhile, so the owner's
+    /// imports are not done any more.
     Restore { principal: Principal, turns: Forget, hidden_since: Timestamp },
     /// Erases the texts of all turns that were hidden before this time.
     Erase { hidden_before: Timestamp },
@@ -265,6 +272,8 @@ impl Forgetting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Superseded {
     By(RecordId),
+    /// This record supersedes it already. Nothing was stored.
+    Already(RecordId),
     /// The record to correct does not exist.
     Missing,
     /// The new turn was forgotten once, and is not stored again.
@@ -280,8 +289,8 @@ pub enum TurnSelection {
     Numbers(Vec<i64>),
     /// A part of the timeline, in the order the turns were said.
     Window(Window),
-    /// The latest short prompts of a project that are not superseded, newest first.
-    LatestPrompts { project: String, limit: usize },
+    /// The latest prompts of a project that have at most `max_chars` characters and are not superseded, newest first.
+    LatestPrompts { project: String, max_chars: usize, limit: usize },
     /// The facts of a project that are not superseded, newest first: those that agents wrote, or all others. Imported
     /// facts are those of agents' memory files.
     Facts { project: String, of_agents: bool, limit: usize },
@@ -336,7 +345,8 @@ pub trait MemoryStore: VectorStore {
         marks: Vec<ImportMark>,
     ) -> Result<Stored, StoreError>;
 
-    /// Stores a turn that corrects another. The other stays, and is marked as superseded.
+    /// Stores a turn that corrects another. The other stays, and is marked as superseded. Every turn is superseded at
+    /// most once, so that of several corrections only the last is in force.
     async fn supersede(
         &self,
         principal: &Principal,

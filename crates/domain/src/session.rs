@@ -46,8 +46,9 @@ pub struct Session {
     pub last_turn_at: Option<Timestamp>,
     /// Whether a turn runs or is queued.
     pub busy: bool,
-    /// The agent's own name for the conversation, by which it is resumed. It is stored before the
-    /// first prompt is sent, so `None` means that the agent has received no prompt.
+    /// The agent's own name for the conversation, by which it is resumed, with the settings that were
+    /// chosen for it; see [`StoredConversation`](crate::StoredConversation). The name is stored before the first
+    /// prompt is sent, so without one the agent has received no prompt.
     pub agent_session: Option<String>,
     /// The usage of all its turns.
     pub usage: TurnUsage,

@@ -21,7 +21,9 @@ use uuid::Uuid;
 
 pub use listing::{FoundFile, files_below};
 pub use trash::{Trash, remove_contents};
-pub use untrusted::{Folder, open_linked_regular, open_parent, open_regular, read_regular};
+pub use untrusted::{
+    Folder, open_linked_regular, open_parent, open_regular, read_regular, real_path,
+};
 pub use usage::bytes_below;
 
 /// Creates a file with mode 0600. Fails if it exists.
@@ -32,12 +34,32 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Creates a file with mode 0600. Returns `false`, and changes nothing, if it exists.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let temporary = write_temporary(path, content, Durability::Synced)?;
+    let is_new = link_new(path, content, Durability::Synced)?;
+    if is_new {
+        sync_folder(path)?;
+    }
+    Ok(is_new)
+}
+
+/// Creates a file like [`write_new`], without waiting for the disk. It survives the end of this process; after a power
+/// failure it may be missing or damaged, unless [`sync`] was called.
+pub fn write_new_unsynced(path: &Path, content: &[u8]) -> io::Result<bool> {
+    link_new(path, content, Durability::Unsynced)
+}
+
+/// Waits until a file and its name are on the disk.
+pub fn sync(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()?;
+    sync_folder(path)
+}
+
+fn link_new(path: &Path, content: &[u8], durability: Durability) -> io::Result<bool> {
+    let temporary = write_temporary(path, content, durability)?;
     // A link, unlike a rename, never replaces a file that another process has just created.
     let linked = fs::hard_link(&temporary, path);
     let _ = fs::remove_file(&temporary);
     match linked {
-        Ok(()) => sync_folder(path).map(|()| true),
+        Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     }
@@ -120,6 +142,7 @@ mod tests {
         let path = folder.path().join("key");
         assert!(write_new(&path, b"first").unwrap());
         assert!(!write_new(&path, b"second").unwrap());
+        assert!(!write_new_unsynced(&path, b"second").unwrap());
         assert!(create(&path, b"second").is_err());
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -129,6 +152,11 @@ mod tests {
         write_over_unsynced(&path, b"fourth", 0o644).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"fourth");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+        fs::remove_file(&path).unwrap();
+        assert!(sync(&path).is_err());
+        assert!(write_new_unsynced(&path, b"fifth").unwrap());
+        sync(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 }

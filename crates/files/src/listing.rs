@@ -7,9 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::untrusted::{Folder, is_folder, is_regular};
 
-/// How many folders inside each other are read.
-const MAX_DEPTH: usize = 16;
-
 /// A regular file below a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFile {
@@ -20,10 +17,11 @@ pub struct FoundFile {
     pub changed_at: SystemTime,
 }
 
-/// Returns the regular files below a folder, in the order of their paths. At most `limit` entries are read.
+/// Returns the regular files below a folder, in the order of their paths. At most `limit` entries are read, and at most
+/// `depth` folders inside each other.
 ///
 /// No link is followed. Hidden files and folders are left out, and so is what cannot be read or disappears meanwhile.
-pub fn files_below(folder: &Folder, limit: usize) -> io::Result<Vec<FoundFile>> {
+pub fn files_below(folder: &Folder, limit: usize, depth: usize) -> io::Result<Vec<FoundFile>> {
     let mut files = Vec::new();
     let mut waiting = vec![PathBuf::new()];
     let mut left = limit;
@@ -40,7 +38,7 @@ pub fn files_below(folder: &Folder, limit: usize) -> io::Result<Vec<FoundFile>> 
             }
             let Ok(status) = opened.status(&name) else { continue };
             let path = path.join(&name);
-            if is_folder(&status) && path.components().count() < MAX_DEPTH {
+            if is_folder(&status) && path.components().count() < depth {
                 waiting.push(path);
             } else if is_regular(&status) {
                 let seconds = u64::try_from(status.st_ctime).unwrap_or_default();
@@ -63,8 +61,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn found(folder: &Path, limit: usize) -> Vec<(String, u64)> {
-        let files = files_below(&Folder::open(folder).unwrap(), limit).unwrap();
+    fn found(folder: &Path, limit: usize, depth: usize) -> Vec<(String, u64)> {
+        let files = files_below(&Folder::open(folder).unwrap(), limit, depth).unwrap();
         files.into_iter().map(|file| (file.path.display().to_string(), file.bytes)).collect()
     }
 
@@ -82,9 +80,10 @@ mod tests {
         symlink(&outside, inside.join("link")).unwrap();
         symlink(outside.join("secret"), inside.join("file")).unwrap();
         let expect = [("a/b/deep", 8), ("a/near", 6), ("top", 3)];
-        assert_eq!(found(&inside, 100), expect.map(|(path, bytes)| (path.to_owned(), bytes)));
-        assert!(found(&inside, 3).len() <= 3);
-        assert!(found(&inside, 0).is_empty());
+        assert_eq!(found(&inside, 100, 16), expect.map(|(path, bytes)| (path.to_owned(), bytes)));
+        assert!(found(&inside, 3, 16).len() <= 3);
+        assert!(found(&inside, 0, 16).is_empty());
+        assert_eq!(found(&inside, 100, 1), [("top".to_owned(), 3)]);
     }
 
     #[test]
@@ -93,7 +92,7 @@ mod tests {
         let path = root.path().join("old");
         let file = fs::File::create(&path).unwrap();
         file.set_modified(UNIX_EPOCH).unwrap();
-        let files = files_below(&Folder::open(root.path()).unwrap(), 10).unwrap();
+        let files = files_below(&Folder::open(root.path()).unwrap(), 10, 16).unwrap();
         assert!(files[0].changed_at > UNIX_EPOCH + Duration::from_secs(1_000_000_000));
     }
 }

@@ -213,6 +213,14 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_regular(path)?, limit)
 }
 
+/// Returns the path to which a path leads through links. The system finds it in one step, so that a path of thousands of
+/// names takes no longer than to open it.
+pub fn real_path(path: &Path) -> io::Result<PathBuf> {
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC);
+    let opened = openat2(AT_FDCWD, path, how)?;
+    fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))
+}
+
 /// Splits a path into its folder, opened, and its last component.
 pub fn open_parent(path: &Path) -> io::Result<(Folder, PathBuf)> {
     let parts = path.parent().zip(path.file_name());

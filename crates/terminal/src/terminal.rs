@@ -15,8 +15,6 @@ use super::model::{Cursor, ScreenModel, StreamPosition};
 /// Bounds of a screen size that a viewer may choose.
 pub const MIN_SIZE: Size = Size { rows: 5, cols: 20 };
 pub const MAX_SIZE: Size = Size { rows: 200, cols: 500 };
-/// The smallest screen on which an agent shows everything that its driver looks for.
-const MIN_READABLE_SIZE: Size = Size { rows: 16, cols: 60 };
 /// How long an agent may take to read typed input.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -239,10 +237,10 @@ impl Terminal {
         self.announce();
     }
 
-    /// Resizes a screen to `size` if it is too small for the driver to read.
-    pub fn ensure_readable_size(&self, size: Size) {
+    /// Resizes a screen that is smaller than `min` to `size`.
+    pub fn ensure_size(&self, min: Size, size: Size) {
         let now = self.lock().model.size();
-        if now.cols < MIN_READABLE_SIZE.cols || now.rows < MIN_READABLE_SIZE.rows {
+        if now.cols < min.cols || now.rows < min.rows {
             self.resize(size);
         }
     }

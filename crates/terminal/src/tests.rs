@@ -154,7 +154,8 @@ async fn resize_reaches_agent_and_viewers() {
     one.shows("5 500").await;
     let size = fixture.registration.with_screen(|model| model.size());
     assert_eq!(size, Size { rows: 5, cols: 500 });
-    terminal.ensure_readable_size(SIZE);
+    terminal.ensure_size(Size { rows: 5, cols: 60 }, SIZE);
+    terminal.ensure_size(Size { rows: 16, cols: 60 }, SIZE);
     one.shows("10 40").await;
 }
 
