@@ -10,52 +10,9 @@ pub enum AgentClient {
     Opencode,
 }
 
-/// Where a client looks for hooks.
-#[derive(Debug)]
-pub struct ClientDescription {
-    /// The environment variable that names the configuration folder, or a folder above it.
-    pub config_variable: &'static str,
-    /// The configuration folder below the one that the variable names; empty for that one itself.
-    pub below_variable: &'static str,
-    /// The configuration folder below the user's home, unless that variable names another.
-    pub config_folder: &'static str,
-    /// The file in the configuration folder in which the client looks for hooks.
-    pub hooks_file: &'static str,
-}
-
 impl AgentClient {
     pub const ALL: [AgentClient; 4] =
         [AgentClient::Claude, AgentClient::Codex, AgentClient::Gemini, AgentClient::Opencode];
-
-    pub fn description(self) -> &'static ClientDescription {
-        match self {
-            AgentClient::Claude => &ClientDescription {
-                config_variable: "CLAUDE_CONFIG_DIR",
-                below_variable: "",
-                config_folder: ".claude",
-                hooks_file: "settings.json",
-            },
-            AgentClient::Codex => &ClientDescription {
-                config_variable: "CODEX_HOME",
-                below_variable: "",
-                config_folder: ".codex",
-                hooks_file: "hooks.json",
-            },
-            AgentClient::Gemini => &ClientDescription {
-                config_variable: "GEMINI_CLI_HOME",
-                below_variable: ".gemini",
-                config_folder: ".gemini",
-                hooks_file: "settings.json",
-            },
-            // OpenCode has no hooks, but runs plugins.
-            AgentClient::Opencode => &ClientDescription {
-                config_variable: "XDG_CONFIG_HOME",
-                below_variable: "opencode",
-                config_folder: ".config/opencode",
-                hooks_file: "plugins/hob.js",
-            },
-        }
-    }
 
     /// Returns the name on the command line and in stored turns.
     pub fn as_str(self) -> &'static str {
@@ -85,6 +42,7 @@ pub enum RecordedClient {
     Goose,
     Cursor,
     Entire,
+    Zed,
 }
 
 /// How and where a program records its conversations.
@@ -117,7 +75,7 @@ const fn at(below_home: &'static str) -> RecordPlace {
 }
 
 /// Every program whose conversations Hob can read.
-pub const RECORDS: [RecordDescription; 13] = [
+pub const RECORDS: [RecordDescription; 14] = [
     // JSONL of linked records; see `claude`.
     RecordDescription {
         client: RecordedClient::Claude,
@@ -229,6 +187,17 @@ pub const RECORDS: [RecordDescription; 13] = [
     },
     // JSONL in repositories; see `entire`.
     RecordDescription { client: RecordedClient::Entire, id: "entire", name: "Entire", places: &[] },
+    // SQLite; see `zed`.
+    RecordDescription {
+        client: RecordedClient::Zed,
+        id: "zed",
+        name: "Zed",
+        places: &[
+            by("XDG_DATA_HOME", "zed/threads", ".local/share/zed/threads"),
+            at(".var/app/dev.zed.Zed/data/zed/threads"),
+            at("Library/Application Support/Zed/threads"),
+        ],
+    },
 ];
 
 impl RecordedClient {

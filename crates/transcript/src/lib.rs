@@ -5,8 +5,8 @@
 //! could not, and continues where it stopped.
 //!
 //! - [`parse_chunk`] returns the turns of a transcript of lines, for capture; [`parse_document`]
-//!   those of a document. [`OpencodeMessage`], [`GooseMessage`], [`CursorMessage`] and
-//!   [`add_cursor_chat_message`] read what is in databases.
+//!   those of a document. [`OpencodeMessage`], [`GooseMessage`], [`CursorMessage`],
+//!   [`add_cursor_chat_message`] and [`ZedThread`] read what is in databases.
 //! - [`RECORDS`] lists the clients and the folders of their records.
 //! - [`claude`] reads Claude Code's records as they are written, for the live backend, and writes
 //!   a history as a transcript that Claude Code can resume.
@@ -38,6 +38,7 @@ mod record_file;
 mod specstory;
 mod turn;
 mod work;
+mod zed;
 
 #[cfg(test)]
 mod tests;
@@ -52,9 +53,7 @@ mod tests_random;
 #[cfg(test)]
 mod tests_work;
 
-pub use client::{
-    AgentClient, ClientDescription, RECORDS, RecordDescription, RecordPlace, RecordedClient,
-};
+pub use client::{AgentClient, RECORDS, RecordDescription, RecordPlace, RecordedClient};
 pub use cursor::{CursorConversation, CursorMessage};
 pub use cursor_chat::{CursorChat, CursorChatRoot, add_cursor_chat_message};
 pub use document::{ParsedDocument, document_client, parse_document};
@@ -67,3 +66,4 @@ pub use reader::{ParsedChunk, parse_chunk};
 pub use record_file::{RecordDatabase, RecordFile};
 pub use turn::TranscriptTurn;
 pub use work::WorkItem;
+pub use zed::{ZedThread, zed_folder};

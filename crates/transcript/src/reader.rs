@@ -22,25 +22,22 @@ pub struct ParsedChunk {
     pub unreadable: usize,
     /// The number of bytes up to and including the last complete line. The next chunk begins there.
     pub consumed: usize,
-    /// The turns of a last line that lacks only its line end. `consumed` does not include them, so
-    /// the next chunk contains them again.
-    pub partial_line: Vec<TranscriptTurn>,
 }
 
-/// Parses what was added to a transcript. `bytes` begins where the last chunk's `consumed` ended.
+/// Parses what was added to a transcript. `bytes` begins where the last chunk's `consumed` ended. A last line without its
+/// line end may still grow, so its turns come with the next chunk. A caller that knows better adds the line end.
 pub fn parse_chunk(bytes: &[u8], progress: &mut ReadProgress) -> ParsedChunk {
     let consumed = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let (complete, rest) = bytes.split_at(consumed);
     let (turns, unreadable) = parse_lines(complete, progress);
     // The next chunk contains the partial line again, and must find the progress as if the line
-    // were new.
+    // were new, except for what never changes.
     let mut ahead = progress.clone();
-    let (mut partial_line, _) = parse_lines(rest, &mut ahead);
-    partial_line.retain(|turn| turn.id.is_none() || turns.iter().all(|known| known.id != turn.id));
+    parse_lines(rest, &mut ahead);
     progress.client = ahead.client;
     progress.session = ahead.session;
     progress.cwd = ahead.cwd;
-    ParsedChunk { turns, unreadable, consumed, partial_line }
+    ParsedChunk { turns, unreadable, consumed }
 }
 
 /// Returns the turns of these lines, and how many of the lines could not be read.
@@ -102,7 +99,8 @@ impl LineReader {
                 | RecordedClient::Aider
                 | RecordedClient::Specstory
                 | RecordedClient::Roo
-                | RecordedClient::Cursor,
+                | RecordedClient::Cursor
+                | RecordedClient::Zed,
             )
             | None => {}
         }

@@ -29,6 +29,8 @@ pub enum RecordDatabase {
     Cursor,
     /// One chat of Cursor's command line.
     CursorChat,
+    /// That of the editor Zed.
+    Zed,
 }
 
 impl RecordFile {
@@ -72,6 +74,7 @@ impl RecordFile {
                 database(RecordDatabase::Goose)
             }
             "db" if name == "store.db" && top == "chats" => database(RecordDatabase::CursorChat),
+            "db" if name == "threads.db" && parent == "threads" => database(RecordDatabase::Zed),
             "vscdb" if name == "state.vscdb" && parent == "globalStorage" => {
                 database(RecordDatabase::Cursor)
             }
@@ -97,6 +100,8 @@ mod tests {
         check("/h/goose/sessions/sessions.db", database(RecordDatabase::Goose));
         check("/h/.cursor/chats/5d41/c0ffee/store.db", database(RecordDatabase::CursorChat));
         check("/h/.cursor/other/store.db", None);
+        check("/h/zed/threads/threads.db", database(RecordDatabase::Zed));
+        check("/h/zed/db/0-stable/threads.db", None);
         check("/h/User/globalStorage/state.vscdb", database(RecordDatabase::Cursor));
         check("/h/User/workspaceStorage/1/state.vscdb", None);
         check("/h/.cline/data/sessions/1/1.messages.json", Some(RecordFile::Document));

@@ -1,4 +1,4 @@
-//! The records of editors and their extensions: Cursor, Roo Code, and Cline's later sessions. Their formats are from public
+//! The records of editors and their extensions: Cursor, Zed, Roo Code, and Cline's later sessions. Their formats are from public
 //! sources and readers.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::tests_clients::check;
 use crate::{
     CursorChat, CursorChatRoot, CursorConversation, CursorMessage, ParsedSession, RecordedClient,
-    add_cursor_chat_message, document_client, parse_document,
+    ZedThread, add_cursor_chat_message, document_client, parse_document, zed_folder,
 };
 
 #[test]
@@ -196,4 +196,76 @@ fn cline_sessions_are_without_what_cline_adds() {
     assert_eq!(session.turns[0].ts.unwrap().as_millisecond(), 1787430000000);
     let subagent = parse_document(document("subagent").to_string().as_bytes()).unwrap();
     check(&subagent.sessions[0], &[]);
+}
+
+#[test]
+fn zed_threads_are_without_what_zed_adds() {
+    let value = json!({"title": "Herons", "version": "0.3.0", "updated_at": "2026-08-02T10:00:00Z",
+        "initial_project_snapshot": {"timestamp": "2026-08-01T10:00:00Z",
+            "worktree_snapshots": [{"worktree_path": "/w/proj", "git_state": null}]},
+        "subagent_context": null, "messages": [
+        {"User": {"id": "u1", "content": [{"Text": "where is "},
+            {"Mention": {"uri": {"File": {"abs_path": "/w/proj/heron.rs"}}, "content": "fn heron() {}"}},
+            {"Text": " used? "}, {"Image": {"source": "aGVyb24="}}]}},
+        {"Agent": {"content": [{"Thinking": {"text": "hm", "signature": null}}, {"Text": "I look."},
+            {"ToolUse": {"id": "t", "name": "grep", "raw_input": "{}", "input": {}}},
+            {"RedactedThinking": "x"}, {"Text": "In the harbour."}],
+            "tool_results": {"t": {"content": [{"Text": "harbour.rs"}]}}, "reasoning_details": null}},
+        {"Agent": {"content": [{"ToolUse": {"id": "t2"}}], "tool_results": {}}},
+        "Resume", {"Compaction": {"Summary": "the user asked about herons"}}]});
+    let thread = ZedThread::parse(&value).unwrap();
+    let expect =
+        [("user", "where is @/w/proj/heron.rs used?"), ("assistant", "I look.\n\nIn the harbour.")];
+    check(&thread.session, &expect);
+    assert_eq!(thread.session.cwd.as_deref(), Some("/w/proj"));
+    assert_eq!(thread.started, Some("2026-08-01T10:00:00Z".parse().unwrap()));
+    assert_eq!((thread.is_child, thread.unknown_messages), (false, 0));
+
+    let with = |key: &str, changed: Value| {
+        let mut value = value.clone();
+        value[key] = changed;
+        ZedThread::parse(&value)
+    };
+    let child = with("subagent_context", json!({"parent_thread_id": "p", "depth": 1})).unwrap();
+    assert!(child.is_child);
+    let later = with("initial_project_snapshot", Value::Null).unwrap();
+    assert_eq!(later.started, Some("2026-08-02T10:00:00Z".parse().unwrap()));
+    let strange = json!([{"Narrator": {"content": []}}, {"Agent": {"content": [{"Text": "x"}]}}]);
+    assert_eq!(with("messages", strange).unwrap().unknown_messages, 1);
+    assert_eq!(with("messages", json!([{"Narrator": {"content": []}}])), None);
+    assert!(with("messages", json!([])).unwrap().session.turns.is_empty());
+    for other in [json!({}), json!([]), json!(7), json!({"messages": {}})] {
+        assert_eq!(ZedThread::parse(&other), None, "{other}");
+    }
+}
+
+#[test]
+fn zed_threads_of_earlier_versions_have_roles() {
+    let segments = json!({"version": "0.2.0", "summary": "Herons", "updated_at": "2025-07-01T10:00:00+00:00",
+        "messages": [
+        {"id": 0, "role": "system", "segments": [{"type": "text", "text": "be brief"}]},
+        {"id": 1, "role": "user", "segments": [{"type": "text", "text": "where is it?"}], "context": "fn heron() {}"},
+        {"id": 2, "role": "assistant", "segments": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "Here."}],
+            "tool_uses": [{"id": "t", "name": "grep", "input": {}}]},
+        {"id": 3, "role": "user", "segments": [], "tool_results": [{"tool_use_id": "t"}]},
+        {"id": 4, "role": "user", "segments": [{"type": "text", "text": "continue"}], "is_hidden": true}]});
+    let thread = ZedThread::parse(&segments).unwrap();
+    check(&thread.session, &[("user", "where is it?"), ("assistant", "Here.")]);
+    assert_eq!(thread.started, Some("2025-07-01T10:00:00Z".parse().unwrap()));
+    let texts = json!({"summary": "Herons", "updated_at": "2025-03-01T10:00:00Z", "messages": [
+        {"id": 0, "role": "user", "text": "where is it?"}, {"id": 1, "role": "assistant", "text": "Here."}]});
+    let thread = ZedThread::parse(&texts).unwrap();
+    check(&thread.session, &[("user", "where is it?"), ("assistant", "Here.")]);
+}
+
+#[test]
+fn zed_folder_is_the_one_that_was_opened_first() {
+    let check = |paths: &str, order: &str, expect: Option<&str>| {
+        assert_eq!(zed_folder(paths, order).as_deref(), expect, "{paths:?} {order:?}");
+    };
+    check("/w/a", "0", Some("/w/a"));
+    check("/w/a\n/w/b", "1,0", Some("/w/b"));
+    check("/w/a\n/w/b", "", Some("/w/a"));
+    check("/w/a", "1,2,0", Some("/w/a"));
+    check("", "", None);
 }

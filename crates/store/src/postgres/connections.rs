@@ -20,6 +20,8 @@ use super::url::StoreUrl;
 /// The maximum number of connections; further statements wait. A server runs no more at once than it has cores, and every
 /// connection is a process there.
 const MAX_CONNECTIONS: usize = 16;
+/// The connections of the memory, and with that its statements that run at once.
+pub(crate) const MAX_MEMORY_CONNECTIONS: usize = 8;
 /// The time a call waits for a free connection or an unreachable server. A restart and most fail-overs take less.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which the server cancels a statement, and the time after which the client stops waiting for it.

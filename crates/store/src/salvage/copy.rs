@@ -37,11 +37,11 @@ pub fn salvage_ledger(
     to: &Path,
     key: &DataKey,
 ) -> Result<Vec<SalvagedTable>, OpenError> {
-    let mut source = DamagedFile::open(from, key)?;
+    let source = DamagedFile::open(from, key)?;
     let mut target = create(to, key, &migrations::LEDGER)?;
     let salvaged = LEDGER_TABLES
         .iter()
-        .map(|table| copy(&mut source, &mut target, to, table))
+        .map(|table| copy(&source, &mut target, to, table))
         .collect::<Result<_, _>>()?;
     finish(target, to)?;
     Ok(salvaged)
@@ -55,16 +55,16 @@ pub fn salvage_memory(
     key: &DataKey,
     analyse: &Analyse,
 ) -> Result<Vec<SalvagedTable>, OpenError> {
-    let mut source = DamagedFile::open(from, key)?;
+    let source = DamagedFile::open(from, key)?;
     let mut target = create(to, key, &migrations::MEMORY)?;
     let mut salvaged = Vec::new();
     for table in MEMORY_TABLES {
-        salvaged.push(copy(&mut source, &mut target, to, table)?);
+        salvaged.push(copy(&source, &mut target, to, table)?);
     }
     let failed = |error| open_error(to, error);
     // Every turn that arrives is counted.
     target.execute("UPDATE sessions SET turns = 0", []).map_err(failed)?;
-    let shape = shape(&mut source, &target, "turns").map_err(|error| open_error(from, error))?;
+    let shape = shape(&source, &target, "turns").map_err(|error| open_error(from, error))?;
     let mut turns = SalvagedTurns::new(analyse.clone());
     let reading = source.read(&shape, |row| {
         turns.add(row[shape.key.len()..].to_vec());
@@ -74,11 +74,11 @@ pub fn salvage_memory(
         }
     })?;
     turns.write(&mut target).map_err(failed)?;
-    salvaged.push(counted(&mut source, "turns", turns.written(), reading.rows, reading.damaged));
+    salvaged.push(counted(&source, "turns", turns.written(), reading.rows, reading.damaged));
     for table in MEMORY_TABLES_AFTER {
-        salvaged.push(copy(&mut source, &mut target, to, table)?);
+        salvaged.push(copy(&source, &mut target, to, table)?);
     }
-    keep_numbers(&mut source, &target).map_err(failed)?;
+    keep_numbers(&source, &target).map_err(failed)?;
     finish(target, to)?;
     Ok(salvaged)
 }
@@ -103,11 +103,7 @@ fn finish(target: Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 /// Returns the columns that both files have, and the key.
-fn shape(
-    source: &mut DamagedFile,
-    target: &Connection,
-    table: &str,
-) -> rusqlite::Result<TableShape> {
+fn shape(source: &DamagedFile, target: &Connection, table: &str) -> rusqlite::Result<TableShape> {
     let has = source.columns(table)?;
     let names = |condition: &str| -> rusqlite::Result<Vec<String>> {
         let sql = format!("SELECT name FROM pragma_table_info(?1) {condition}");
@@ -128,7 +124,7 @@ fn shape(
 
 /// Copies the rows of a table as they are.
 fn copy(
-    source: &mut DamagedFile,
+    source: &DamagedFile,
     target: &mut Connection,
     to: &Path,
     table: &str,
@@ -172,7 +168,7 @@ fn write(
 }
 
 fn counted(
-    source: &mut DamagedFile,
+    source: &DamagedFile,
     table: &str,
     taken: u64,
     read: u64,
@@ -187,7 +183,7 @@ fn counted(
 }
 
 /// Keeps numbers of turns, sessions and projects from being given again, if the damaged file still knows them.
-fn keep_numbers(source: &mut DamagedFile, target: &Connection) -> rusqlite::Result<()> {
+fn keep_numbers(source: &DamagedFile, target: &Connection) -> rusqlite::Result<()> {
     let numbers: Vec<(String, i64)> = source
         .attempt(|connection| {
             let sql = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('turns', 'sessions', 'projects')";

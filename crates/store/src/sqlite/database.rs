@@ -189,6 +189,7 @@ pub fn rekey(path: &Path, old: &DataKey, new: &DataKey) -> Result<(), OpenError>
         // Changing the key rewrites every page, which does not suit the write-ahead log.
         connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        // After a failure, such as a damaged page, the connection would write with the new key: nothing may use it then.
         connection.pragma_update(None, "rekey", key_literal(new).as_str())
     };
     run().map_err(|error| open_error(path, error))

@@ -57,6 +57,15 @@ impl OpenError {
         }
     }
 
+    /// Returns whether the disk is full, cannot be written or fails.
+    pub fn is_of_the_disk(&self) -> bool {
+        let OpenError::Failed { error, .. } = self else { return false };
+        matches!(
+            error.sqlite_error_code(),
+            Some(DiskFull | ReadOnly | SystemIoFailure | CannotOpen)
+        )
+    }
+
     /// Returns whether the file is merely locked by another process.
     pub fn is_temporary(&self) -> bool {
         let OpenError::Failed { error, .. } = self else { return false };

@@ -23,5 +23,6 @@ pub use inspect::{
 };
 pub use records::{
     CursorChatDatabase, CursorDatabase, ForeignError, GooseDatabase, GooseMessageRow,
-    GooseSessionRow, OpencodeDatabase, OpencodePartRow, OpencodeSessionRow,
+    GooseSessionRow, OpencodeDatabase, OpencodePartRow, OpencodeSessionRow, ZedDatabase,
+    ZedThreadRow,
 };

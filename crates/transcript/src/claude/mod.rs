@@ -26,6 +26,6 @@ pub use live_record::LiveRecord;
 pub use paths::transcript_path;
 pub use record::SYNTHETIC_MODEL;
 pub(crate) use record::is_speaker;
-pub use seed::{SeedContext, preamble, seed_transcript};
+pub use seed::{SeedContext, seed_transcript};
 pub use turn_reader::{TurnOutcome, TurnReader};
 pub use user_text::has_spoken_element;

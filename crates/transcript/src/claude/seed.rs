@@ -1,4 +1,4 @@
-//! Writes a history as a transcript that `claude --resume` accepts, or as text before the first prompt.
+//! Writes a history as a transcript that `claude --resume` accepts.
 
 use hob_domain::{Block, Message, Role};
 use serde_json::{Value, json};
@@ -69,36 +69,6 @@ fn block(block: &Block) -> Value {
     value
 }
 
-/// Returns the history as text, followed by the new prompt.
-pub fn preamble(history: &[Message], prompt: &str) -> String {
-    let mut text = String::from("Previous conversation context:\n");
-    for message in history {
-        let who = match message.role {
-            Role::User => "User",
-            Role::Assistant => "Assistant",
-        };
-        let parts: Vec<String> = message
-            .content
-            .iter()
-            .filter_map(|block| match block {
-                Block::Text(text) => Some(text.clone()),
-                Block::ToolUse { name, input, .. } => Some(format!("(called {name} with {input})")),
-                Block::ToolResult { content: Value::String(text), .. } => {
-                    Some(format!("(result: {text})"))
-                }
-                Block::ToolResult { content, .. } => Some(format!("(result: {content})")),
-                Block::Thinking { .. } => None,
-                Block::Other(value) => {
-                    let kind = value["type"].as_str().unwrap_or("block");
-                    Some(format!("(a block of type {kind}, which is not repeated here)"))
-                }
-            })
-            .collect();
-        text.push_str(&format!("[{who}]: {}\n", parts.join("\n")));
-    }
-    format!("{text}\nContinue from here. New user message: {prompt}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,30 +94,5 @@ mod tests {
         assert_eq!(lines[3]["message"]["model"], "m");
         assert_eq!(lines[3]["parentUuid"], lines[2]["uuid"]);
         assert!(lines[2]["parentUuid"].is_null());
-    }
-
-    #[test]
-    fn preamble_has_the_documented_words() {
-        let text =
-            preamble(&[Message::user("remember beaver"), Message::assistant("ok")], "how are you?");
-        for words in [
-            "Previous conversation context:",
-            "[User]: remember beaver",
-            "[Assistant]: ok",
-            "Continue from here. New user message: how are you?",
-        ] {
-            assert!(text.contains(words), "{text}");
-        }
-    }
-
-    #[test]
-    fn preamble_names_blocks_that_are_not_text() {
-        let image = json!({"type": "image", "source": {"type": "base64", "data": "aGk="}});
-        let message = json!({"role": "user", "content": [image, {"type": "text", "text": "look"}]});
-        let text = preamble(&[Message::parse(&message).unwrap()], "and now?");
-        assert!(
-            text.contains("(a block of type image, which is not repeated here)\nlook"),
-            "{text}"
-        );
     }
 }

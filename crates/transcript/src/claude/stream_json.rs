@@ -8,16 +8,8 @@ use serde_json::{Value, json};
 
 use super::event::Usage;
 
-/// The launch arguments for stream-json in both directions, with partial messages.
-pub const ARGUMENTS: [&str; 7] = [
-    "-p",
-    "--input-format",
-    "stream-json",
-    "--output-format",
-    "stream-json",
-    "--verbose",
-    "--include-partial-messages",
-];
+/// The program's name of the error that the model has used up its output tokens, also after it was asked to go on.
+const OUTPUT_LIMIT: &str = "max_output_tokens";
 
 /// A record of the program that matters to a turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +88,8 @@ pub fn parse(record: &Value) -> Option<StreamEvent> {
     let of_sub_agent = !record["parent_tool_use_id"].is_null();
     match record["type"].as_str()? {
         "stream_event" if !of_sub_agent => delta(record),
+        // These are the program's words, not the model's. The result says it, too.
+        "assistant" if record["error"] == OUTPUT_LIMIT => None,
         "assistant" if !of_sub_agent => {
             let message = &record["message"];
             Some(StreamEvent::Assistant(StreamMessage {
@@ -150,9 +144,7 @@ pub fn allow_response(request: &str, input: &Value) -> Value {
 }
 
 /// Returns an answer that denies a tool call. The model reads the message.
-pub fn deny_response(request: &str, message: Option<&str>) -> Value {
-    let message = message.filter(|text| !text.trim().is_empty());
-    let message = message.unwrap_or("This was not allowed.");
+pub fn deny_response(request: &str, message: &str) -> Value {
     control_response(request, &json!({"behavior": "deny", "message": message}))
 }
 
@@ -207,11 +199,14 @@ fn result(record: &Value) -> StreamResult {
     let message = record["result"].as_str().filter(|text| !text.is_empty());
     let error = message.or(record["errors"][0].as_str());
     let status = record["api_error_status"].as_u64();
+    // What the model wrote up to the limit is an answer.
+    let is_cut = record["api_error"] == OUTPUT_LIMIT;
+    let stop_reason = text(&record["stop_reason"]);
     StreamResult {
-        is_error: record["is_error"] == true,
+        is_error: record["is_error"] == true && !is_cut,
         subtype: text(&record["subtype"]),
-        stop_reason: text(&record["stop_reason"]),
-        error: error.map(str::to_owned),
+        stop_reason: if is_cut { Some("max_tokens".to_owned()) } else { stop_reason },
+        error: error.filter(|_| !is_cut).map(str::to_owned),
         api_error_status: status.and_then(|status| u16::try_from(status).ok()),
         input_tokens: tokens("input_tokens"),
         output_tokens: tokens("output_tokens"),
@@ -274,6 +269,22 @@ mod tests {
             {"type": "text", "text": "x"}]}});
         let Some(StreamEvent::ToolResults(blocks)) = parse(&record) else { panic!() };
         assert!(matches!(&blocks[..], [Block::ToolResult { .. }]));
+    }
+
+    #[test]
+    fn answer_that_reaches_the_output_limit_is_no_error() {
+        let words = "API Error: Claude's response exceeded the 128000 output token maximum.";
+        let said = json!({"type": "assistant", "error": "max_output_tokens",
+            "message": {"model": "<synthetic>", "stop_reason": "stop_sequence",
+                "content": [{"type": "text", "text": words}]}});
+        assert_eq!(parse(&said), None);
+        let record = json!({"type": "result", "subtype": "success", "is_error": true,
+            "api_error_status": null, "api_error": "max_output_tokens", "result": words,
+            "stop_reason": "stop_sequence", "usage": {"output_tokens": 20}});
+        let Some(StreamEvent::Result(result)) = parse(&record) else { panic!() };
+        assert_eq!((result.is_error, result.error), (false, None));
+        assert_eq!(result.stop_reason.as_deref(), Some("max_tokens"));
+        assert_eq!(result.output_tokens, Some(20));
     }
 
     #[test]

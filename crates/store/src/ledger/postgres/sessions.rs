@@ -12,7 +12,7 @@ use hob_domain::session::{
     RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
     SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, UsageDay,
 };
-use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
+use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
 
 use super::PostgresLedger;
@@ -338,9 +338,12 @@ async fn delete(
 ) -> Result<Vec<SessionId>, StoreError> {
     match filter {
         DeleteFilter::ClosedBefore(then) => {
+            let expiring = DocumentKind::EXPIRING.map(DocumentKind::as_str).join("', '");
+            let expired = format!(
+                "DELETE FROM hob.documents WHERE kind IN ('{expiring}') AND created_at < $1"
+            );
             let also = [
-                "DELETE FROM hob.documents WHERE kind IN ('response', 'conversation', 'message_batch')
-                     AND created_at < $1",
+                expired.as_str(),
                 "DELETE FROM hob.documents WHERE kind = 'session' AND created_at < $1
                      AND id NOT IN (SELECT replace(session::text, '-', '') FROM hob.heads)",
             ];

@@ -8,7 +8,7 @@ use hob_domain::session::{
     Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
     SessionlessTurn, TurnEnding, TurnRange, TurnRequest, UsageDay,
 };
-use hob_domain::{AppName, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
+use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
 
 use super::Ledger;
@@ -341,9 +341,10 @@ fn delete(
         DeleteFilter::ClosedBefore(then) => {
             let then = micros(*then);
             let deleted = delete("closed_at < ?1", &then)?;
+            let expiring = DocumentKind::EXPIRING.map(DocumentKind::as_str).join("', '");
             for condition in [
-                "kind IN ('response', 'conversation', 'message_batch')",
-                "kind = 'session' AND id NOT IN (SELECT id FROM sessions)",
+                format!("kind IN ('{expiring}')"),
+                "kind = 'session' AND id NOT IN (SELECT id FROM sessions)".to_owned(),
             ] {
                 let sql = format!("DELETE FROM documents WHERE created_at < ?1 AND {condition}");
                 transaction.execute(&sql, [then]).map_err(failed)?;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hob_domain::memory::NewTurn;
+use hob_domain::memory::{NOTE_SESSION, NewTurn};
 use hob_index::terms;
 use tokio_postgres::{Error, Row};
 
@@ -282,7 +282,7 @@ impl<'a> TurnBatch<'a> {
                 length,
                 client: turn.client.clone(),
                 name: self.cipher.encrypt_name(Name::Session, &turn.session),
-                note: turn.session.starts_with("note:"),
+                note: turn.session.starts_with(NOTE_SESSION),
                 changed: false,
             };
             self.sessions.insert(names.hashed.session.clone(), session);

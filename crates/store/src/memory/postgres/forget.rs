@@ -107,13 +107,19 @@ async fn remove_turns(
          JOIN hob.memory_turns t ON t.seq = u.seq
          JOIN hob.memory_sessions s ON s.id = t.session ORDER BY t.seq";
     ask(client, sql, &[seqs, &bodies, &hidden_at]).await?;
-    // A turn that it superseded is valid again; a turn that superseded it no longer supersedes any.
+    // A turn that it superseded is valid again, unless a later correction supersedes both. Of a chain of corrections
+    // several may be hidden.
     for column in ["superseded_by", "supersedes"] {
         let sql = format!(
-            "UPDATE hob.memory_turns SET {column} = NULL WHERE speaker = $1 AND {column} IN
-                 (SELECT id FROM hob.memory_turns WHERE seq = ANY($2))"
+            "UPDATE hob.memory_turns t SET {column} = h.{column} FROM hob.memory_turns h
+             WHERE t.speaker = $1 AND h.speaker = $1 AND t.{column} = h.id AND h.seq = ANY($2)
+                 AND t.seq <> ALL($2) RETURNING t.seq"
         );
-        ask(client, &sql, &[&speaker, seqs]).await?;
+        for _ in seqs {
+            if ask(client, &sql, &[&speaker, seqs]).await?.is_empty() {
+                break;
+            }
+        }
     }
     remove_model_vectors(client, seqs).await?;
     for table in ["memory_vectors", "memory_standing", "memory_turns"] {

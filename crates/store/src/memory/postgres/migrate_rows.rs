@@ -1,7 +1,7 @@
 //! Rows of a migration: decrypted, as the other store has them, and as this database stores them.
 
 use hob_domain::StoreError;
-use hob_domain::memory::TurnKey;
+use hob_domain::memory::{NOTE_SESSION, TurnKey};
 use tokio_postgres::Row as SqlRow;
 
 use super::PostgresMemory;
@@ -118,7 +118,7 @@ async fn put_sessions(
     let (ids, speakers, texts) = (columns.numbers()?, columns.texts()?, columns.texts()?);
     let (clients, projects) = (columns.stored_texts()?, columns.numbers()?);
     let (started, ended) = (columns.numbers()?, columns.numbers()?);
-    let notes: Vec<bool> = texts.iter().map(|name| name.starts_with("note:")).collect();
+    let notes: Vec<bool> = texts.iter().map(|name| name.starts_with(NOTE_SESSION)).collect();
     let NameColumns { hashed, encrypted } = columns.name_columns(Name::Session, &texts);
     let sql = "WITH arrived AS (INSERT INTO hob.memory_sessions
              (id, project, started, ended, turns, length, note, speaker, client, name_key,

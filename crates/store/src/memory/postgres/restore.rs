@@ -1,6 +1,6 @@
 //! Restoring hidden turns.
 
-use hob_domain::memory::{Forget, NewTurn, RecordId};
+use hob_domain::memory::{Forget, NewTurn, Principal, RecordId};
 use hob_domain::{StoreError, Timestamp};
 use tokio_postgres::{Error, Row};
 
@@ -51,6 +51,10 @@ pub(super) async fn restore(
     if let Forget::Session(_) = turns {
         let sql = "DELETE FROM hob.memory_forgotten_sessions WHERE speaker = $1 AND session = $2";
         ask(client, sql, &[&speaker, &key]).await?;
+        if speaker == Principal::Owner.as_str() {
+            // Imports are done though the session refused their turns. The next one reads all files again.
+            ask(client, "DELETE FROM hob.memory_imports", &[]).await?;
+        }
     }
     let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     ask(client, "DELETE FROM hob.memory_forgotten WHERE id = ANY($1)", &[&ids]).await?;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Counts, Facets, Forgetting, ImportMark, MaintenanceEvent,
-    MemoryStore, NewTurn, PageFilter, Principal, ProjectFacet, Record, RecordId, Remask, Scope,
-    SessionOutline, Stored, Superseded, TurnSelection,
+    CandidateQuery, CandidateSet, Counts, Facets, Forgetting, ImportMark, MAX_MAINTENANCE_EVENTS,
+    MaintenanceEvent, MemoryStore, NewTurn, PageFilter, Principal, ProjectFacet, Record, RecordId,
+    Remask, Scope, SessionOutline, Stored, Superseded, TurnSelection,
 };
 use hob_domain::{DataKey, StoreError};
 use tokio::sync::Mutex;
@@ -24,15 +24,13 @@ use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
 use crate::postgres::connections::{
-    Again, Connections, Limits, PlanCache, Scoped, Trouble, Values,
+    Again, Connections, Limits, MAX_MEMORY_CONNECTIONS, PlanCache, Scoped, Trouble, Values,
 };
 use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::{put, take};
 use crate::postgres::{ConnectError, Encryption, StoreUrl, connect, connect_failed};
 use crate::values::time;
 
-/// The connections of the memory, and with that the statements that run at once.
-const MAX_CONNECTIONS: usize = 8;
 /// After a batch of this many turns the merge runs while the next batch is stored.
 const LARGE_BATCH_TURNS: usize = 100;
 
@@ -92,7 +90,7 @@ impl PostgresMemory {
         let usual = Limits::default();
         let acquire_timeout = timeout.min(usual.acquire_timeout);
         let limits = Limits {
-            max_connections: MAX_CONNECTIONS,
+            max_connections: MAX_MEMORY_CONNECTIONS,
             acquire_timeout,
             plan_cache: PlanCache::Never,
             ..usual
@@ -237,13 +235,18 @@ impl MemoryStore for PostgresMemory {
         let (old_name, old_key) =
             (&cipher.encrypt_id(old), &cipher.hash_name(Name::Turn, old.as_str()));
         let turns = &[turn][..];
-        let outcome = self
+        let (newer, outcome) = self
             .of_principal(principal)
             .transaction(|client| async move {
                 lock(&client).await?;
-                let sql = "SELECT 1 FROM hob.memory_turns WHERE speaker = $1 AND id_key = $2";
-                if ask(&client, sql, &[&speaker, old_key]).await?.is_empty() {
-                    return Ok(None);
+                let sql =
+                    "SELECT superseded_by FROM hob.memory_turns WHERE speaker = $1 AND id_key = $2";
+                let found = ask(&client, sql, &[&speaker, old_key]).await?;
+                let newer: Option<Option<Vec<u8>>> = found.first().map(|row| row.get(0));
+                match newer {
+                    None => return Ok((None, None)),
+                    Some(Some(newer)) => return Ok((Some(newer), None)),
+                    Some(None) => {}
                 }
                 let (mut outcomes, _) =
                     store_turns::store(&client, cipher, speaker, turns, &[]).await?;
@@ -261,9 +264,12 @@ impl MemoryStore for PostgresMemory {
                          WHERE speaker = $1 AND id_key = $2";
                     ask(&client, sql, &[&speaker, &new_key, old_name]).await?;
                 }
-                Ok(outcome)
+                Ok((None, outcome))
             })
             .await?;
+        if let Some(newer) = newer {
+            return Ok(Superseded::Already(record_id(cipher, &newer)?));
+        }
         match outcome {
             None => Ok(Superseded::Missing),
             Some(CaptureOutcome::Forgotten) => Ok(Superseded::Forgotten),
@@ -332,14 +338,15 @@ impl MemoryStore for PostgresMemory {
                     .await?;
                 records(cipher, &rows)
             }
-            TurnSelection::LatestPrompts { project, limit } => {
+            TurnSelection::LatestPrompts { project, max_chars, limit } => {
                 let rest = format!(
                     "{in_project} AND t.role = 'user' AND t.superseded_by IS NULL
-                     AND t.chars <= 2000
+                     AND t.chars <= $4::bigint
                      ORDER BY t.at DESC, t.seq DESC LIMIT $3"
                 );
                 let key = self.project_key(&project);
-                let values: Values<'_> = &[&speaker, &key, &(limit as i64)];
+                let (limit, max_chars) = (limit as i64, max_chars as i64);
+                let values: Values<'_> = &[&speaker, &key, &limit, &max_chars];
                 self.read_records(connections, &rest, values).await
             }
             TurnSelection::Facts { project, of_agents, limit } => {
@@ -479,8 +486,9 @@ impl MemoryStore for PostgresMemory {
         // The history is kept short.
         let sql = "WITH noted AS (INSERT INTO hob.memory_events (at, kind, detail)
                  VALUES ($1, $2, $3) RETURNING id)
-             DELETE FROM hob.memory_events WHERE id <= (SELECT id FROM noted) - 1000";
-        let values: Values<'_> = &[&event.at.as_microsecond(), &put(&event.kind), &detail];
+             DELETE FROM hob.memory_events WHERE id <= (SELECT id FROM noted) - $4::bigint";
+        let (at, kind) = (event.at.as_microsecond(), put(&event.kind));
+        let values: Values<'_> = &[&at, &kind, &detail, &MAX_MAINTENANCE_EVENTS];
         self.of_all().query(Again::Never, sql, values).await.map(drop)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hob_domain::memory::{Forget, Forgetting, RecordId, TurnKey};
+use hob_domain::memory::{Forget, Forgetting, Principal, RecordId, TurnKey};
 use hob_domain::{StoreError, Timestamp};
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -71,13 +71,12 @@ fn hide(
                  FROM turns t JOIN sessions s ON s.id = t.session WHERE t.seq = ?1",
             )?
             .execute(params![seq, hidden_at, body])?;
-        // A turn that it superseded is valid again; a turn that superseded it no longer supersedes
-        // any.
-        run("UPDATE turns SET superseded_by = NULL WHERE superseded_by =
-                 (SELECT id FROM turns WHERE seq = ?1) AND speaker =
+        // A turn that it superseded is valid again, unless a later correction supersedes both.
+        run("UPDATE turns SET superseded_by = (SELECT superseded_by FROM turns WHERE seq = ?1)
+                 WHERE superseded_by = (SELECT id FROM turns WHERE seq = ?1) AND speaker =
                  (SELECT speaker FROM turns WHERE seq = ?1)")?;
-        run("UPDATE turns SET supersedes = NULL WHERE supersedes =
-                 (SELECT id FROM turns WHERE seq = ?1) AND speaker =
+        run("UPDATE turns SET supersedes = (SELECT supersedes FROM turns WHERE seq = ?1)
+                 WHERE supersedes = (SELECT id FROM turns WHERE seq = ?1) AND speaker =
                  (SELECT speaker FROM turns WHERE seq = ?1)")?;
         index.remove(transaction, *seq)?;
         note_change(transaction, *seq)?;
@@ -178,6 +177,10 @@ fn restore(
                 [speaker, name],
             )
             .map_err(failed)?;
+        if speaker == Principal::Owner.as_str() {
+            // Imports are done though the session refused their turns. The next one reads all files again.
+            transaction.execute("DELETE FROM imports", []).map_err(failed)?;
+        }
     }
     let mut writer = TurnWriter::new(transaction, speaker).map_err(failed)?;
     let mut links: Vec<(RecordId, RecordId)> = Vec::new();

@@ -2,8 +2,8 @@
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, PageFilter, ProjectLocation, Record, RecordId, Scope, SessionOutline, Tier, TurnRole,
-    TurnSelection, Window,
+    Around, NOTE_SESSION, PageFilter, ProjectLocation, Record, RecordId, Scope, SessionOutline,
+    Tier, TurnRole, TurnSelection, Window,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
@@ -144,15 +144,16 @@ pub(super) fn select(
         }
         TurnSelection::Numbers(seqs) => numbered(connection, speaker, seqs),
         TurnSelection::Window(window) => timeline(connection, speaker, window),
-        TurnSelection::LatestPrompts { project, limit } => {
+        TurnSelection::LatestPrompts { project, max_chars, limit } => {
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
                      (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
                  AND t.role = 'user' AND t.superseded_by IS NULL
-                 AND length(t.text) <= 2000
+                 AND length(t.text) <= ?4
                  ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
             );
-            rows(connection, &sql, &[&speaker, project, &(*limit as i64)])
+            let (limit, max_chars) = (*limit as i64, *max_chars as i64);
+            rows(connection, &sql, &[&speaker, project, &limit, &max_chars])
         }
         TurnSelection::Facts { project, of_agents, limit } => {
             let sql = format!(
@@ -241,12 +242,12 @@ pub(super) fn latest_sessions(
     except: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<SessionOutline>> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT s.id, s.name, s.client, s.started, s.ended, s.turns FROM sessions s
          JOIN projects p ON p.id = s.project
-         WHERE p.speaker = ?1 AND p.root = ?2 AND s.name <> ?3 AND s.name NOT GLOB 'note:*'
-         ORDER BY s.ended DESC, s.id DESC LIMIT ?4",
-    )?;
+         WHERE p.speaker = ?1 AND p.root = ?2 AND s.name <> ?3 AND s.name NOT GLOB '{NOTE_SESSION}*'
+         ORDER BY s.ended DESC, s.id DESC LIMIT ?4"
+    ))?;
     let edge = |session: i64, role: &str, order: &str| -> rusqlite::Result<Option<(String, i64)>> {
         connection
             .prepare_cached(&format!(

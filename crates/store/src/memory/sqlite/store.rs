@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::memory::{
     CandidateQuery, CandidateSet, Counts, Embedded, Facets, Forgetting, ImportMark,
-    MaintenanceEvent, MemoryStore, NewTurn, PageFilter, Principal, Record, RecordId, Remask, Scope,
-    SessionOutline, Stored, Superseded, TurnSelection, UnembeddedPage, VectorKind, VectorStore,
+    MAX_MAINTENANCE_EVENTS, MaintenanceEvent, MemoryStore, NewTurn, PageFilter, Principal, Record,
+    RecordId, Remask, Scope, SessionOutline, Stored, Superseded, TurnSelection, UnembeddedPage,
+    VectorKind, VectorStore,
 };
 use hob_domain::{DataKey, StoreError};
 use rusqlite::{named_params, params};
@@ -261,8 +262,8 @@ impl MemoryStore for Memory {
                     .and_then(|_| {
                         // The history is kept short.
                         transaction.execute(
-                            "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - 1000",
-                            [],
+                            "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?1",
+                            [MAX_MAINTENANCE_EVENTS],
                         )
                     })
                     .map_err(failed)?;

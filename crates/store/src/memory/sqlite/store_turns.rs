@@ -62,12 +62,14 @@ pub(super) fn supersede(
     old: &RecordId,
     turn: &NewTurn,
 ) -> Result<Superseded, StoreError> {
-    let exists = transaction
-        .prepare_cached("SELECT 1 FROM turns WHERE speaker = ?1 AND id = ?2")
-        .and_then(|mut s| s.exists(params![speaker, old.as_str()]))
+    let newer: Option<Option<String>> = transaction
+        .prepare_cached("SELECT superseded_by FROM turns WHERE speaker = ?1 AND id = ?2")
+        .and_then(|mut s| s.query_row(params![speaker, old.as_str()], |row| row.get(0)).optional())
         .map_err(failed)?;
-    if !exists {
-        return Ok(Superseded::Missing);
+    match newer {
+        None => return Ok(Superseded::Missing),
+        Some(Some(newer)) => return Ok(Superseded::Already(RecordId::new(newer))),
+        Some(None) => {}
     }
     let mut writer = TurnWriter::new(transaction, speaker).map_err(failed)?;
     let id = match writer.store(turn).map_err(failed)? {

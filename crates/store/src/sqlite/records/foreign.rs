@@ -53,6 +53,11 @@ pub fn open_foreign(
     Ok(connection)
 }
 
+/// Returns whether a table has a column. Both names are Hob's own.
+pub fn has_column(connection: &Connection, table: &str, column: &str) -> bool {
+    connection.prepare(&format!("SELECT {column} FROM {table}")).is_ok()
+}
+
 /// Returns the first value of the first row as bytes, whether it is a text or a blob.
 pub fn first_value(
     connection: &Connection,

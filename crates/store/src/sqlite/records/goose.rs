@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::foreign::{ForeignError, MAX_VALUE_BYTES, open_foreign};
+use super::foreign::{ForeignError, MAX_VALUE_BYTES, has_column, open_foreign};
 
 /// goose's database, opened to read it.
 pub struct GooseDatabase {
@@ -40,7 +40,7 @@ impl GooseDatabase {
 
     /// Returns the sessions, the oldest first. Sessions of sub-agents, and those that goose hides, are left out.
     pub fn sessions(&self) -> Result<Vec<GooseSessionRow>, ForeignError> {
-        let filter = match self.has_column("sessions", "session_type") {
+        let filter = match has_column(&self.connection, "sessions", "session_type") {
             true => "AND session_type NOT IN ('sub_agent', 'hidden')",
             false => "",
         };
@@ -57,7 +57,7 @@ impl GooseDatabase {
 
     /// Returns the messages of a session that have texts, in order. Long ones, which are results of tools, are left out.
     pub fn messages(&self, session: &str) -> Result<Vec<GooseMessageRow>, ForeignError> {
-        let metadata = match self.has_column("messages", "metadata_json") {
+        let metadata = match has_column(&self.connection, "messages", "metadata_json") {
             true => "CASE WHEN length(metadata_json) <= ?2 THEN CAST(metadata_json AS TEXT) END",
             false => "NULL",
         };
@@ -77,10 +77,6 @@ impl GooseDatabase {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    fn has_column(&self, table: &str, column: &str) -> bool {
-        self.connection.prepare(&format!("SELECT {column} FROM {table}")).is_ok()
     }
 }
 
