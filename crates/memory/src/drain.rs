@@ -30,6 +30,8 @@ const MAX_FILE_BYTES: u64 = 512 << 20;
 const FILE_DEADLINE: Duration = Duration::from_secs(300);
 /// A file that was written to more recently may not be complete.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
+/// A temporary file that is older was left by a process that ended while it wrote.
+const STALE_TEMPORARY_AGE: Duration = Duration::from_secs(600);
 
 /// A task that drains one folder.
 pub struct Drain {
@@ -97,11 +99,7 @@ impl Drain {
     pub async fn pass(&mut self, now: Instant) -> Option<Duration> {
         let mut unsettled = false;
         let folder = self.folder.clone();
-        let look = move || {
-            let files = waiting_files(&folder).into_iter();
-            Ok(files.map(|path| (is_being_written(&path), path)).collect::<Vec<_>>())
-        };
-        let files = on_file(look).await.unwrap_or_default();
+        let files = on_file(move || Ok(look_through(&folder))).await.unwrap_or_default();
         let waiting: HashSet<PathBuf> = files.iter().map(|(_, path)| path.clone()).collect();
         self.failures.retain(|path, _| waiting.contains(path));
         for (is_being_written, path) in files {
@@ -210,6 +208,14 @@ async fn on_file<T: Send + 'static>(
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(call).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Returns the files that wait, oldest first, each with whether it may still be written. Removes temporary files that were
+/// left.
+fn look_through(folder: &Path) -> Vec<(bool, PathBuf)> {
+    hob_files::remove_temporaries(folder, STALE_TEMPORARY_AGE);
+    let files = waiting_files(folder).into_iter();
+    files.map(|path| (is_being_written(&path), path)).collect()
 }
 
 /// Returns whether another program may still be writing a file. Hob's own files are complete when they

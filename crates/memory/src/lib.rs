@@ -26,7 +26,7 @@ pub use capture::documents::{
     read_opencode_session, session_update,
 };
 pub use capture::follow::{PartialLine, ReadOptions, TranscriptUpdate, read_all, read_update};
-pub use capture::import::{find_transcripts, import_mark, record_folders};
+pub use capture::import::{find_transcripts, import_mark, is_of_an_app, record_folders};
 pub use capture::mark::TranscriptMark;
 pub use capture::memory_files::read_memory_file;
 pub use capture::project::locate_project;
@@ -37,4 +37,5 @@ pub use embed::model_embedder::{ModelProgress, ModelState};
 pub use engine::{Engine, Note, PreparedTurns, Recall, RecallHit, RecallQuery};
 pub use forget_requests::{ForgetRequest, ForgetRequests};
 pub use indexer::{IndexEntry, TextIndexer};
+pub use recall::session_start::BRIEFING_TOKENS;
 pub use text::analyse::Analyser;

@@ -6,9 +6,6 @@ use hob_domain::memory::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The beginning of the name of a session that holds notes and no conversation.
-pub const NOTE_SESSION: &str = "note:";
-
 /// Turns of one session from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaptureBatch {

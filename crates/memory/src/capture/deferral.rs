@@ -15,11 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::batch::{CaptureBatch, RawTurn};
-use super::masked_name::masked_name;
 use super::project::locate_project;
 use super::seal::{OpeningKeys, SealingKey};
 use super::sealed_text::{SealedText, restore_secrets, seal_secrets};
-use crate::redact;
+use crate::redact::{self, masked_name};
 
 /// The version of the file format.
 pub const VERSION: u64 = 1;
@@ -69,16 +68,10 @@ struct DeferralLine {
     work: Option<String>,
 }
 
-/// Writes a batch into a new file of the folder, as a whole or not at all. Returns the file's path.
-pub fn write(
-    folder: &Path,
-    batch: &CaptureBatch,
-    cwd: &str,
-    key: &SealingKey,
-    now: Timestamp,
-) -> io::Result<PathBuf> {
-    let content = encode(batch, cwd, key, now)?;
-    let session = file_name(&masked_name(&batch.session));
+/// Writes the content of a file with turns of a session into a new file of the folder, as a whole or not at all. Returns
+/// the file's path. The file is not synced.
+pub fn write(folder: &Path, session: &str, content: &[u8], now: Timestamp) -> io::Result<PathBuf> {
+    let session = file_name(&masked_name(session));
     let seconds = now.as_second();
     for attempt in 0..MAX_NAME_ATTEMPTS {
         let name = match attempt {
@@ -86,7 +79,7 @@ pub fn write(
             attempt => format!("{session}-{seconds}-{attempt}.jsonl"),
         };
         let path = folder.join(name);
-        if !path.exists() && hob_files::write_new(&path, &content)? {
+        if !path.exists() && hob_files::write_new_unsynced(&path, content)? {
             return Ok(path);
         }
     }
@@ -329,8 +322,9 @@ mod tests {
             turns: vec![turn(TurnRole::User, &said), turn(TurnRole::Assistant, "fine")],
         };
         let now = "2026-01-02T03:04:06Z".parse().unwrap();
-        let first = write(folder.path(), &batch, "/some/cwd", &key().sealing_key(), now).unwrap();
-        let second = write(folder.path(), &batch, "/some/cwd", &key().sealing_key(), now).unwrap();
+        let content = encode(&batch, "/some/cwd", &key().sealing_key(), now).unwrap();
+        let first = write(folder.path(), &batch.session, &content, now).unwrap();
+        let second = write(folder.path(), &batch.session, &content, now).unwrap();
         assert_eq!(first.file_name().unwrap(), "a_b-1767323046.jsonl");
         assert_ne!(first, second);
         let content = std::fs::read(&first).unwrap();

@@ -8,7 +8,7 @@ use hob_domain::Timestamp;
 use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::TurnKey;
 use hob_files::{open_linked_regular, read_regular};
-use hob_transcript::{ParsedChunk, RecordedClient, goose_session, parse_chunk};
+use hob_transcript::{RecordedClient, TranscriptTurn, goose_session, parse_chunk};
 use serde_json::Value;
 
 use super::batch::RawTurn;
@@ -72,16 +72,26 @@ pub fn read_update(
         *mark = TranscriptMark::default();
     }
     file.seek(SeekFrom::Start(mark.offset()))?;
-    let (bytes, more) = read_lines(&mut file, options.max_bytes)?;
+    let (mut bytes, more) = read_lines(&mut file, options.max_bytes)?;
+    let lacks_end = bytes.last().is_some_and(|byte| *byte != b'\n');
+    let is_included = lacks_end && !more && options.partial_line == PartialLine::Include;
+    // The last line is read again once it has its end, so the mark must not remember it.
+    let ahead = is_included.then(|| mark.clone());
     let chunk = parse_chunk(&bytes, mark.progress_mut());
     mark.advance(chunk.consumed, &head, HEAD_BYTES);
 
     let modified = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
+    let modified = modified.unwrap_or_default();
     let session = options.session.map(str::to_owned).or_else(|| mark.session());
     let session = session.unwrap_or_else(|| session_of_file(path, mark.client()));
-    let partial_line = if more { PartialLine::Defer } else { options.partial_line };
     let unreadable = chunk.unreadable;
-    let turns = number_turns(mark, &session, chunk, partial_line, modified.unwrap_or_default());
+    let mut turns = number_turns(mark, &session, chunk.turns, modified);
+    if let Some(mut ahead) = ahead {
+        // The last line may be the parent of others, so all of them are put in order together.
+        bytes.push(b'\n');
+        let whole = parse_chunk(&bytes, ahead.progress_mut());
+        turns = number_turns(&mut ahead, &session, whole.turns, modified);
+    }
     let (cwd, client) = (mark.cwd(), mark.client());
     Ok(TranscriptUpdate { session, cwd, client, turns, unreadable, more })
 }
@@ -91,23 +101,11 @@ pub fn read_update(
 fn number_turns(
     mark: &mut TranscriptMark,
     session: &str,
-    chunk: ParsedChunk,
-    partial_line: PartialLine,
+    turns: Vec<TranscriptTurn>,
     modified: Timestamp,
 ) -> Vec<RawTurn> {
     let mut last = modified;
-    let mut turns = Vec::with_capacity(chunk.turns.len());
-    for turn in chunk.turns {
-        turns.push(mark.number(session, turn, &mut last));
-    }
-    if partial_line == PartialLine::Include {
-        // The line is read again once it has its end, so the mark must not remember it.
-        let mut ahead = mark.clone();
-        for turn in chunk.partial_line {
-            turns.push(ahead.number(session, turn, &mut last));
-        }
-    }
-    turns
+    turns.into_iter().map(|turn| mark.number(session, turn, &mut last)).collect()
 }
 
 /// Reads complete lines of about `max_bytes` bytes. Returns them, and whether there are more. The
@@ -221,6 +219,32 @@ mod tests {
         assert_eq!(lagging(&mark, "two "), None);
         std::fs::write(&path, line("user", "u9", "", "other") + &" ".repeat(900)).unwrap();
         assert_eq!(texts(&read(&path, &mut mark, PartialLine::Defer)), ["other"]);
+    }
+
+    #[test]
+    fn last_line_without_its_end_is_put_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let shuffled = [
+            line("user", "c3", "b2", "three"),
+            line("user", "a1", "", "one"),
+            line("assistant", "b2", "a1", "two"),
+        ]
+        .concat();
+        std::fs::write(&path, &shuffled).unwrap();
+        let expect = read_all(&path, None).unwrap();
+        assert_eq!(texts(&expect), ["one", "two", "three"]);
+        std::fs::write(&path, shuffled.trim_end()).unwrap();
+        assert_eq!(read_all(&path, None).unwrap().turns, expect.turns);
+        let mut mark = TranscriptMark::default();
+        assert_eq!(texts(&read(&path, &mut mark, PartialLine::Include)), ["one", "two", "three"]);
+        // Once the line has grown, it is read again with what follows.
+        std::fs::write(&path, shuffled + &line("user", "d4", "c3", "four")).unwrap();
+        assert_eq!(texts(&read(&path, &mut mark, PartialLine::Defer)), ["two", "four"]);
+        // A line that is not complete yet is not read at all.
+        std::fs::write(&path, line("user", "a1", "", "one") + "{\"type\":\"user\"").unwrap();
+        let cut = read_all(&path, None).unwrap();
+        assert_eq!((texts(&cut), cut.unreadable), (vec!["one"], 0));
     }
 
     #[test]

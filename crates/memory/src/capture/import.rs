@@ -7,6 +7,8 @@ use hob_domain::memory::{ImportMark, TurnKey};
 use hob_files::owned;
 use hob_transcript::{RECORDS, RecordFile, RecordedClient};
 
+use crate::capture::batch::CaptureBatch;
+
 /// Folders in which nobody's conversation is: those of sub-agents, and large ones of other programs.
 const SKIPPED_FOLDERS: [&str; 3] = ["subagents", "node_modules", ".git"];
 
@@ -56,6 +58,12 @@ pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
         (fs::metadata(path).and_then(|metadata| metadata.modified()).ok(), path.clone())
     });
     found
+}
+
+/// Returns whether a session took place in the workspace of an app, all of which are below `workspaces`. It
+/// belongs to the app's memory, and an import of the owner's past leaves it out.
+pub fn is_of_an_app(batch: &CaptureBatch, workspaces: &Path) -> bool {
+    Path::new(&batch.place.worktree).starts_with(workspaces)
 }
 
 /// Returns whether a file repeats the one next to it. Entire writes a compact transcript in addition to the agent's own,

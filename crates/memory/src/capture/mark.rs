@@ -8,9 +8,8 @@ use hob_transcript::{ReadProgress, RecordedClient, TranscriptTurn};
 use serde::{Deserialize, Serialize};
 
 use super::batch::RawTurn;
-use super::masked_name::masked_name;
 use super::work_words::cue_of_work;
-use crate::redact;
+use crate::redact::{self, masked_name};
 
 /// How many of the latest prompts a mark remembers: a hook may report an answer late.
 const MAX_PROMPTS: usize = 4;

@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use hob_domain::Timestamp;
-use hob_domain::memory::{Tier, TurnKey, TurnRole};
+use hob_domain::memory::{NOTE_SESSION, Tier, TurnKey, TurnRole};
 use hob_files::{open_regular, owned, read_regular};
 use hob_transcript::{ReadProgress, RecordedClient, memory_file_folder, parse_chunk};
 
-use super::batch::{NOTE_SESSION, RawTurn};
+use super::batch::RawTurn;
 use super::follow::TranscriptUpdate;
 
 /// Longer memory files are not read.

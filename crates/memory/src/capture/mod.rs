@@ -15,7 +15,6 @@ pub mod documents;
 pub mod follow;
 pub mod import;
 pub mod mark;
-mod masked_name;
 pub mod memory_files;
 pub mod prepare;
 pub mod project;

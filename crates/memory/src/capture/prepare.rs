@@ -3,11 +3,10 @@
 use hob_domain::memory::{NewTurn, words_key};
 
 use super::batch::{CaptureBatch, RawTurn};
-use super::masked_name::masked_name;
 use super::seal::SealingKey;
 use super::sealed_text::{SealedText, seal_secrets};
 use crate::indexer::{IndexEntry, TextIndexer};
-use crate::redact;
+use crate::redact::{self, masked_name};
 use crate::text::analyse;
 
 /// The version of the rules by which a stored turn was masked and analysed.

@@ -1,26 +1,44 @@
 //! Resolves the project that a folder belongs to. Reading and writing both use this module.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
-use hob_domain::memory::ProjectLocation;
+use hob_domain::memory::{ProjectLocation, TurnKey};
 
-use super::masked_name::masked_name;
+use crate::redact::masked_name;
 
 /// The files of Git that point to a folder are one line long.
 const MAX_POINTER_BYTES: u64 = 4096;
+/// The system knows no longer path (`PATH_MAX`, without its final zero).
+const MAX_PATH_BYTES: usize = 4095;
+/// The system knows no longer name of a file (`NAME_MAX`).
+const MAX_NAME_BYTES: usize = 255;
+/// How many characters of a longer path its project is called by.
+const MAX_SHOWN_CHARS: usize = 200;
+/// How many names are looked up for one path, with those in its links. Each lookup takes as long as the path.
+const MAX_LOOKUPS: usize = 4096;
+/// How many links a path may lead through, as for the system.
+const MAX_LINKS: usize = 40;
+/// In how many folders a repository is looked for, from the innermost to the outermost.
+const MAX_REPOSITORY_LEVELS: usize = 256;
 
 /// Returns the repository's common root and the working tree of a folder, or the folder itself outside
 /// a repository. The folder need not exist. All working trees of one repository have one project.
 ///
-/// Everything in the folder may be forged: it may be an unpacked archive, or an agent's workspace.
+/// Everything in the folder may be forged: it may be an unpacked archive, or an agent's workspace. So may be
+/// its path, which anyone can write into a transcript; one that no folder can have is not looked up.
 pub fn locate_project(folder: &Path) -> ProjectLocation {
-    if is_of_windows(folder) {
-        let shown = shown(folder);
-        return ProjectLocation { project: shown.clone(), worktree: shown };
+    let alone = |shown: String| ProjectLocation { project: shown.clone(), worktree: shown };
+    if folder.as_os_str().len() > MAX_PATH_BYTES {
+        return alone(shown_in_short(folder));
+    }
+    if is_of_windows(folder) || folder.iter().any(|name| name.len() > MAX_NAME_BYTES) {
+        return alone(shown(folder));
     }
     let folder = real_path(folder);
-    for ancestor in folder.ancestors() {
+    for ancestor in folder.ancestors().take(MAX_REPOSITORY_LEVELS) {
         let git = ancestor.join(".git");
         let Ok(metadata) = fs::metadata(&git) else { continue };
         let root = if metadata.is_dir() {
@@ -32,8 +50,7 @@ pub fn locate_project(folder: &Path) -> ProjectLocation {
             return ProjectLocation { project: shown(&root), worktree: shown(ancestor) };
         }
     }
-    let shown = shown(&folder);
-    ProjectLocation { project: shown.clone(), worktree: shown }
+    alone(shown(&folder))
 }
 
 /// Returns whether a path is an absolute one of Windows on another system: `D:\\repo`. A transcript from
@@ -76,32 +93,62 @@ fn read_pointer(path: &Path) -> Option<String> {
     Some(String::from_utf8(bytes).ok()?.trim().to_owned())
 }
 
-/// Returns an absolute path without `.` and `..`, with links resolved as far as the path exists.
+/// Returns an absolute path without `.` and `..`, with links resolved as far as the path exists. Every name is
+/// looked up once.
 fn real_path(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                // A link must be resolved before its parent is known.
-                plain = plain.canonicalize().unwrap_or(plain);
-                plain.pop();
+    // The names that are left, the next one last.
+    let mut left = names_backwards(&path);
+    let mut real = PathBuf::new();
+    // How many names at the end of `real` do not exist.
+    let mut missing = 0_usize;
+    let (mut lookups, mut links) = (0, 0);
+    while let Some(name) = left.pop() {
+        match name.as_encoded_bytes() {
+            b"/" => (real, missing) = (PathBuf::from("/"), 0),
+            b"." => {}
+            b".." => {
+                real.pop();
+                missing = missing.saturating_sub(1);
             }
-            Component::CurDir => {}
-            part => plain.push(part),
+            _ => {
+                real.push(&name);
+                lookups += 1;
+                if missing > 0 || lookups > MAX_LOOKUPS {
+                    missing += 1;
+                    continue;
+                }
+                match fs::read_link(&real) {
+                    Ok(target) if links < MAX_LINKS => {
+                        links += 1;
+                        real.pop();
+                        left.extend(names_backwards(&target));
+                    }
+                    // It is something else than a link.
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+                    _ => missing = 1,
+                }
+            }
         }
     }
-    for ancestor in plain.ancestors() {
-        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), plain.strip_prefix(ancestor)) {
-            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
-        }
-    }
-    plain
+    real
+}
+
+fn names_backwards(path: &Path) -> Vec<OsString> {
+    path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// Returns a path as it is stored and shown.
 fn shown(path: &Path) -> String {
     masked_name(&path.to_string_lossy())
+}
+
+/// Returns a path that is too long for the system as it is stored and shown: its beginning, and a digest.
+fn shown_in_short(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let digest = TurnKey::of(&["folder", &text]).to_hex();
+    let begin: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    format!("{}…#{}", masked_name(&begin), &digest[..16])
 }
 
 #[cfg(test)]
@@ -201,5 +248,64 @@ mod tests {
         for path in ["a/b", "./a/./b/", "a/c/../b", "link/a/b"] {
             assert_eq!(locate_project(&base.join(path)).project, expect, "{path}");
         }
+    }
+
+    #[test]
+    fn links_are_resolved_also_after_parents_and_missing_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("real/in")).unwrap();
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, base.join(name)).unwrap();
+        };
+        link("real/in", "relative");
+        link(base.join("relative").to_str().unwrap(), "absolute");
+        link("loop", "loop");
+        fs::write(base.join("file"), "").unwrap();
+        for (path, expect) in [
+            ("absolute/x", "real/in/x"),
+            ("relative/../in", "real/in"),
+            ("missing/../relative", "real/in"),
+            ("missing/more/../relative", "missing/relative"),
+            ("loop/../relative", "relative"),
+            ("loop/x", "loop/x"),
+            ("file/x", "file/x"),
+            ("../../../../../../../../../../../..", "/"),
+        ] {
+            assert_eq!(real_path(&base.join(path)), base.join(expect), "{path}");
+        }
+    }
+
+    #[test]
+    fn path_that_no_folder_can_have_is_a_project_of_its_own() {
+        let long = |count: usize| locate_project(Path::new(&"/a".repeat(count))).project;
+        assert_ne!(long(4_000_000), long(3_999_999));
+        assert!(long(4_000_000).starts_with("/a/a") && long(4_000_000).len() < 300);
+        assert_eq!(long(2000), "/a".repeat(2000));
+        let name = format!("/{}/../..", "n".repeat(256));
+        assert_eq!(locate_project(Path::new(&name)).project, name);
+        let windows = format!("D:\\{}", "n".repeat(300));
+        assert_eq!(locate_project(Path::new(&windows)).project, windows);
+    }
+
+    /// A path cannot lead through links to a lookup without an end.
+    #[test]
+    fn lookups_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        fs::create_dir(base.join("d")).unwrap();
+        let around = "d/../".repeat(800);
+        for number in 0..MAX_LINKS {
+            let target = format!("{around}l{}", number + 1);
+            std::os::unix::fs::symlink(target, base.join(format!("l{number}"))).unwrap();
+        }
+        let found = real_path(&base.join("l0"));
+        assert!(found.starts_with(&base), "{}", found.display());
+        let levels = "/d".repeat(MAX_REPOSITORY_LEVELS + 1);
+        fs::create_dir_all(base.join(&levels[1..])).unwrap();
+        fs::create_dir(base.join(".git")).unwrap();
+        let deep = format!("{}{levels}", base.display());
+        assert_eq!(locate_project(Path::new(&deep)).project, deep);
+        assert_eq!(locate_project(&base.join("d")).project, base.display().to_string());
     }
 }

@@ -1,16 +1,21 @@
 //! The built-in table of word vectors. `scripts/train-table` makes it and records its sources.
 
-/// The table's file: the magic bytes, the number of rows, the width of a vector and the number of
-/// neighbours of a row; then, each for all rows, the ends of the words, the scales of the vectors,
-/// the neighbours (row and cosine), the words, and the vectors.
+/// The table's file: the magic bytes, the number of rows, the width of a vector, the number of
+/// neighbours of a row, and the levels; then, each for all rows, the ends of the words, the scales of
+/// the vectors, the neighbours (row and cosine), the words, and the vectors. A number of a vector is
+/// the index of a level, in four bits, the first of two numbers in the lower ones.
 const BYTES: &[u8] = include_bytes!("../../data/table.bin");
-const MAGIC: &[u8] = b"hobtab02";
-const HEADER_BYTES: usize = MAGIC.len() + 12;
+const MAGIC: &[u8] = b"hobtab03";
+/// How many levels there are.
+const LEVELS: usize = 16;
+const HEADER_BYTES: usize = MAGIC.len() + 12 + LEVELS * 4;
 
-/// A table of word vectors, read in place: nothing is unpacked, and a lookup touches only its rows.
+/// A table of word vectors, read in place: only the levels are unpacked, and a lookup touches only its
+/// rows.
 pub(crate) struct Table {
     width: usize,
     neighbours_per_row: usize,
+    levels: [f32; LEVELS],
     ends: &'static [u8],
     scales: &'static [u8],
     neighbours: &'static [u8],
@@ -23,6 +28,7 @@ impl Table {
         Table::read(BYTES).unwrap_or(Table {
             width: 0,
             neighbours_per_row: 0,
+            levels: [0.0; LEVELS],
             ends: &[],
             scales: &[],
             neighbours: &[],
@@ -35,15 +41,20 @@ impl Table {
         let head = bytes.get(..HEADER_BYTES)?.strip_prefix(MAGIC)?;
         let (rows, width) = (number(head, 0)?, number(head, 1)?);
         let neighbours_per_row = number(head, 2)?;
+        let mut levels = [0.0; LEVELS];
+        for (level, value) in levels.iter_mut().zip(head[12..].chunks_exact(4)) {
+            *level = f32::from_le_bytes(value.try_into().ok()?);
+        }
         let (ends, rest) = bytes[HEADER_BYTES..].split_at_checked(rows * 4)?;
         let (scales, rest) = rest.split_at_checked(rows * 4)?;
         let (neighbours, rest) = rest.split_at_checked(rows * neighbours_per_row * 3)?;
         let word_bytes =
             rows.checked_sub(1).and_then(|last| number(ends, last)).unwrap_or_default();
         let (words, vectors) = rest.split_at_checked(word_bytes)?;
-        (vectors.len() == rows * width).then_some(Table {
+        (width.is_multiple_of(2) && vectors.len() == rows * width / 2).then_some(Table {
             width,
             neighbours_per_row,
+            levels,
             ends,
             scales,
             neighbours,
@@ -81,9 +92,11 @@ impl Table {
     pub(crate) fn add(&self, row: usize, weight: f32, sum: &mut [f32]) {
         let scale = self.scales.get(row * 4..row * 4 + 4).unwrap_or_default();
         let scale = weight * f32::from_le_bytes(scale.try_into().unwrap_or_default());
-        let vector = &self.vectors[row * self.width..(row + 1) * self.width];
-        for (sum, value) in sum.iter_mut().zip(vector) {
-            *sum += scale * f32::from(value.cast_signed());
+        let bytes = self.width / 2;
+        let vector = &self.vectors[row * bytes..(row + 1) * bytes];
+        for (pair, byte) in sum.chunks_exact_mut(2).zip(vector) {
+            pair[0] += scale * self.levels[usize::from(byte & 15)];
+            pair[1] += scale * self.levels[usize::from(byte >> 4)];
         }
     }
 

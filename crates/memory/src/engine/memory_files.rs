@@ -37,13 +37,18 @@ impl Engine {
             turn.id = Some(format!("memory-file-{occurrence}"));
         }
         let turns = preparer.prepare(&named);
-        let stored = match (latest, turns.first()) {
+        // A correction of the latest version is older than the file, too.
+        let latest = match latest {
+            Some(record) => self.newest_version(principal, &record.id).await?,
+            None => None,
+        };
+        let stored = match (&latest, turns.first()) {
             (Some(old), Some(new)) => {
                 match self.inner.store.supersede(principal, &old.id, new.clone()).await? {
                     Superseded::By(_) => Stored { inserted: 1, ..Stored::default() },
                     Superseded::Forgotten => Stored { forgotten: 1, ..Stored::default() },
-                    // It was forgotten meanwhile. Without its mark, the next import reads the file again.
-                    Superseded::Missing => return Ok(Stored::default()),
+                    // It was corrected or forgotten meanwhile. Without its mark, the next import reads the file again.
+                    Superseded::Already(_) | Superseded::Missing => return Ok(Stored::default()),
                 }
             }
             _ => self.inner.store.store_turns(principal, turns, Vec::new()).await?,

@@ -2,6 +2,7 @@
 
 mod browse;
 mod capture;
+mod forget;
 mod masking;
 mod memory_files;
 mod notes;

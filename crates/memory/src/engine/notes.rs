@@ -1,20 +1,18 @@
-//! Notes, corrections and forgetting.
-
-use std::time::Duration;
+//! Notes and corrections.
 
 use hob_domain::memory::{
-    Forget, Forgetting, Identity, Principal, ProjectLocation, RecordId, Superseded, Tier, TurnRole,
-    TurnSource,
+    Identity, NOTE_SESSION, Principal, ProjectLocation, Record, RecordId, Superseded, Tier,
+    TurnRole, TurnSource,
 };
 use hob_domain::{StoreError, Timestamp};
 
-use serde_json::{Value, json};
-
 use super::state::Engine;
-use crate::capture::batch::{CaptureBatch, NOTE_SESSION, RawTurn};
+use crate::capture::batch::{CaptureBatch, RawTurn};
 
 /// How often a note that was forgotten can be made again.
 const MAX_ATTEMPTS: usize = 100;
+/// How many corrections of corrections are followed to the newest one.
+const MAX_CORRECTIONS: usize = 10_000;
 
 /// Something to remember that is not a turn of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +68,9 @@ impl Engine {
         Ok(id)
     }
 
-    /// Stores a correction of a record. The old record stays and ranks last. Returns the id of the
-    /// correction; `None` if there is no such record.
+    /// Stores a correction of a record. The old record stays and ranks last. If the record was corrected before, its newest
+    /// correction is superseded, so that one text is in force. Returns the id of the correction; `None` if there is no
+    /// such record.
     pub async fn correct(
         &self,
         principal: &Principal,
@@ -80,104 +79,69 @@ impl Engine {
         source: TurnSource,
         now: Timestamp,
     ) -> Result<Option<RecordId>, StoreError> {
-        let Some(record) = self.record(principal, old).await? else {
+        let Some(mut newest) = self.newest_version(principal, old).await? else {
             return Ok(None);
         };
         let note = Note {
             text: text.to_owned(),
             cue: None,
-            role: record.role,
+            role: newest.role,
             tier: Tier::Semantic,
-            place: record.place,
+            place: newest.place.clone(),
             source,
         };
-        // A bridge may repeat a call, and the same text must then be the same correction. A
-        // correction that was forgotten can be made again on purpose.
-        for attempt in 0..MAX_ATTEMPTS {
-            let batch = note_batch(&note, format!("correction-{old}-{attempt}"), now);
-            let turn = self.inner.preparer.prepare(&batch).remove(0);
-            match self.inner.store.supersede(principal, old, turn).await? {
+        let mut forgotten = 0;
+        for _ in 0..MAX_ATTEMPTS {
+            // A text that comes back after another one is a correction of its own. A correction that was forgotten can
+            // be made again on purpose.
+            let name = format!("correction-{}-{forgotten}", newest.id);
+            let turn = self.inner.preparer.prepare(&note_batch(&note, name, now)).remove(0);
+            // A bridge may repeat a call. Two secrets can have the same mask.
+            let is_known = newest.id != *old && newest.text == turn.text;
+            if is_known && (turn.sealed.is_none() || self.is_correction(&newest, &note, now)) {
+                return Ok(Some(newest.id));
+            }
+            match self.inner.store.supersede(principal, &newest.id, turn).await? {
                 Superseded::By(id) => {
                     self.inner.model.notify_new_turns();
                     return Ok(Some(id));
                 }
-                Superseded::Missing => return Ok(None),
-                Superseded::Forgotten => {}
+                Superseded::Forgotten => forgotten += 1,
+                // The record was corrected or forgotten meanwhile.
+                Superseded::Already(_) | Superseded::Missing => {
+                    match self.newest_version(principal, old).await? {
+                        Some(record) => newest = record,
+                        None => return Ok(None),
+                    }
+                }
             }
         }
         Err(StoreError::Failed("this correction was deleted by `forget` too many times and cannot be stored again; change its text".to_owned()))
     }
 
-    /// Hides a record or a session at once. They are erased after [`Engine::undo_period`]. Returns
-    /// the number of hidden records.
-    pub async fn forget(
+    /// Returns whether a record is the correction that this note makes, with the same secrets.
+    fn is_correction(&self, record: &Record, note: &Note, now: Timestamp) -> bool {
+        let Some(old) = &record.supersedes else { return false };
+        let batch = note_batch(note, format!("correction-{old}-0"), now);
+        let turn = self.inner.preparer.prepare(&batch).remove(0);
+        record_id(&turn.identity) == record.id
+    }
+
+    /// Returns the newest correction of a record, or the record itself if it has none.
+    pub(super) async fn newest_version(
         &self,
         principal: &Principal,
-        turns: &Forget,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
-        let count = self.inner.store.forget(Forgetting::hide(principal, turns, now)).await?;
-        if self.inner.undo_period.is_zero() {
-            self.erase_forgotten(now).await?;
-        }
-        Ok(count)
-    }
-
-    /// Restores a record or a session that was forgotten less than [`Engine::undo_period`] ago.
-    /// Returns the number of restored records.
-    pub async fn undo_forget(
-        &self,
-        principal: &Principal,
-        turns: &Forget,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
-        let hidden_since = now.saturating_sub(self.undo_period()).unwrap_or(now);
-        let step = Forgetting::restore(principal, turns, hidden_since);
-        let count = self.inner.store.forget(step).await?;
-        // Restored turns have no terms yet. If this fails, the next start of the server does it: the turns are restored.
-        if count > 0
-            && let Err(error) = self.rescan_all().await
-        {
-            tracing::error!(%error, "cannot index restored turns");
-        }
-        self.inner.model.notify_new_turns();
-        Ok(count)
-    }
-
-    /// Masks and indexes all turns that older rules have masked, and those without terms.
-    async fn rescan_all(&self) -> Result<(), StoreError> {
-        while self.rescan().await? > 0 {}
-        Ok(())
-    }
-
-    /// Erases what was forgotten [`Engine::undo_period`] ago or earlier. Returns the number of
-    /// records.
-    pub async fn erase_forgotten(&self, now: Timestamp) -> Result<usize, StoreError> {
-        // One moment later than the last that can be restored.
-        let hidden_before = match self.undo_period() {
-            period if period.is_zero() => now + Duration::from_micros(1),
-            period => now.saturating_sub(period).unwrap_or(now),
+        id: &RecordId,
+    ) -> Result<Option<Record>, StoreError> {
+        let Some(mut newest) = self.record(principal, id).await? else {
+            return Ok(None);
         };
-        self.inner.store.forget(Forgetting::Erase { hidden_before }).await
-    }
-
-    /// Returns the answer to a request to forget or to restore: how many records, and until when they can be restored.
-    pub fn forget_answer(&self, count: usize, is_undo: bool, now: Timestamp) -> Value {
-        let can_undo = count > 0 && !is_undo && !self.undo_period().is_zero();
-        let until = can_undo.then(|| now.saturating_add(self.undo_period()).ok()).flatten();
-        // Rounded down to a second.
-        let until = until.and_then(|until| Timestamp::from_second(until.as_second()).ok());
-        json!({"count": count, "undo_until": until.map(|until| until.to_string())})
-    }
-
-    /// How long a forgotten record can be restored.
-    pub fn undo_period(&self) -> Duration {
-        self.inner.undo_period
-    }
-
-    /// Removes everything that belongs to a principal.
-    pub async fn forget_principal(&self, principal: &Principal) -> Result<usize, StoreError> {
-        self.inner.store.forget(Forgetting::RemovePrincipal(principal.clone())).await
+        for _ in 0..MAX_CORRECTIONS {
+            let Some(newer) = &newest.superseded_by else { break };
+            let Some(record) = self.record(principal, newer).await? else { break };
+            newest = record;
+        }
+        Ok(Some(newest))
     }
 }
 

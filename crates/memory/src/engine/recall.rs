@@ -2,30 +2,20 @@
 
 use std::collections::HashMap;
 
-use hob_domain::memory::{MemoryStore, Principal, Record, Scope, TurnSelection};
+use hob_domain::memory::{MemoryStore, NOTE_SESSION, Principal, Record, Scope, TurnSelection};
 use hob_domain::{StoreError, Timestamp};
 
 use super::state::Engine;
-use crate::capture::batch::NOTE_SESSION;
 use crate::recall::analysed_query::{AnalysedQuery, without_any_names};
 use crate::recall::newest::newest_first;
 use crate::recall::pack::pack;
 use crate::recall::rank::turn_idfs;
 use crate::recall::rerank::rerank;
+use crate::recall::scores::{put_first, scores};
 use crate::recall::types::{ScoredCandidate, ScoredRecord};
-use crate::recall::weights::WEIGHTS;
-use crate::recall::{recurring, session_start};
+use crate::recall::weights::{RERANKED_RECORDS, SPARE_RECORDS, WEIGHTS};
+use crate::recall::{session_start, user_rules};
 use crate::redact;
-
-/// How many of the best candidates are read and reranked by their texts, whatever the limit: a
-/// question gets the same first hits for every limit.
-const RERANKED_RECORDS: usize = 60;
-/// How many more records than the limit are read. Some are duplicates or do not fit the budget.
-const SPARE_RECORDS: usize = 40;
-
-/// Turns of the preferred project come first if they are at least this likely to answer, compared
-/// with the best turn of the other projects.
-const PREFERRED_SHARE: f64 = 0.1;
 
 /// A question to the memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +42,8 @@ pub struct Recall {
     pub hits: Vec<RecallHit>,
     /// About how many tokens the hits have together.
     pub budget_used: usize,
-    /// The number of matches that are not among the hits: duplicates, and those that did not fit.
+    /// The number of matches that are not among the hits: duplicates, and those that did not fit. Turns below the lowest
+    /// score are no matches.
     pub omitted: usize,
 }
 
@@ -132,11 +123,13 @@ impl Engine {
         }
         // All features of all hits are explained, so then all texts count.
         let max_reranked = if query.explain { usize::MAX } else { RERANKED_RECORDS };
-        let mut unread = 0;
+        // For each search the last turn that is read, and how many after it are not.
+        let mut unread = Vec::new();
         let mut records = Vec::new();
         for mut scored in searches {
-            unread += scored.len().saturating_sub(max_records);
+            let unread_count = scored.len().saturating_sub(max_records);
             scored.truncate(max_records);
+            unread.extend(scored.last().map(|last| (last.seq, unread_count)));
             let mut read = read_records(store.as_ref(), principal, scored).await?;
             let reranked = read.len().min(max_reranked);
             rerank(&text, &mut read[..reranked]);
@@ -152,6 +145,9 @@ impl Engine {
             newest_first(&text, records, &passages, &indexer.analyser);
         }
         let scores = scores(&mut records, preferred, query.min_score);
+        // Those after a turn that is no match are probably no matches either.
+        let unread = unread.iter().filter(|(last, _)| scores.contains_key(last));
+        let unread: usize = unread.map(|(_, count)| count).sum();
         let packed = pack(records, query.budget_tokens, query.limit, &passages);
         let hits = packed.records.into_iter().map(|scored| {
             let (seq, reason) = (scored.record.seq, analysed.reason(&scored, &indexer.analyser));
@@ -191,85 +187,15 @@ impl Engine {
         let facts = store.turns(principal, facts).await?;
         let sessions =
             store.latest_sessions(principal, project, session, session_start::MAX_SESSIONS).await?;
-        let limit = recurring::MAX_PROMPTS;
-        let prompts = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
+        let prompts = TurnSelection::LatestPrompts {
+            project: project.to_owned(),
+            max_chars: user_rules::MAX_PROMPT_CHARS,
+            limit: user_rules::MAX_PROMPTS,
+        };
         let prompts = store.turns(principal, prompts).await?;
-        let rules = recurring::rules(&prompts, &self.inner.preparer.indexer.analyser);
+        let rules = user_rules::rules(&prompts, &self.inner.preparer.indexer.analyser);
         Ok(session_start::compose(&facts, &rules, &notes, &sessions, budget_tokens))
     }
-}
-
-/// Puts the records of a project first, except those that are far less likely to answer than the best
-/// of the other projects. Returns how many are first.
-fn put_first(project: &str, records: &mut Vec<ScoredRecord>) -> usize {
-    let is_own = |scored: &ScoredRecord| scored.record.place.project == project;
-    let (own, mut rest): (Vec<ScoredRecord>, Vec<ScoredRecord>) =
-        std::mem::take(records).into_iter().partition(is_own);
-    let leads = leads(&rest.iter().map(wide_sum).collect::<Vec<f64>>());
-    let others = rest.iter().zip(leads).map(|(scored, lead)| scored.likelihood.score(lead, 0));
-    let best = others.fold(0.0, f64::max);
-    // A lead over the project's other turns says nothing about those of other projects.
-    let is_likely =
-        |scored: &ScoredRecord| scored.likelihood.score(0.0, 0) >= PREFERRED_SHARE * best;
-    let (first, unlikely): (Vec<ScoredRecord>, Vec<ScoredRecord>) =
-        own.into_iter().partition(is_likely);
-    rest.extend(unlikely);
-    rest.sort_by(|a, b| wide_sum(b).total_cmp(&wide_sum(a)).then(b.record.ts.cmp(&a.record.ts)));
-    let count = first.len();
-    records.extend(first.into_iter().chain(rest));
-    count
-}
-
-/// Returns a record's sum in the search of all projects; in the project's own search if only that found it.
-fn wide_sum(scored: &ScoredRecord) -> f64 {
-    scored.sum + scored.likelihood.sum_shift
-}
-
-/// Returns by how much each sum is greater than the mean of the next ones.
-fn leads(sums: &[f64]) -> Vec<f64> {
-    let lead = |(index, sum): (usize, &f64)| {
-        let next = &sums[index + 1..sums.len().min(index + 1 + WEIGHTS.compared_hits)];
-        if next.is_empty() { 0.0 } else { sum - next.iter().sum::<f64>() / next.len() as f64 }
-    };
-    sums.iter().enumerate().map(lead).collect()
-}
-
-/// Leaves out the records that are too unlikely to answer, and returns the scores of the others. No
-/// score is greater than the one before it, but for the first one after the `preferred` records.
-fn scores(
-    records: &mut Vec<ScoredRecord>,
-    preferred: usize,
-    min_score: Option<f64>,
-) -> HashMap<i64, f64> {
-    let (first, rest) = records.split_at(preferred);
-    let mut leads_of_all = leads(&first.iter().map(|scored| scored.sum).collect::<Vec<f64>>());
-    leads_of_all.extend(leads(&rest.iter().map(wide_sum).collect::<Vec<f64>>()));
-    let mut scores = HashMap::new();
-    let mut lowest = 1.0_f64;
-    let (mut index, mut place) = (0, 0);
-    records.retain(|scored| {
-        if index == preferred {
-            (lowest, place) = (1.0, 0);
-        }
-        let score = scored.likelihood.score(leads_of_all[index], place).min(lowest);
-        index += 1;
-        let is_hit = match min_score {
-            Some(min_score) => score >= min_score,
-            None => {
-                let few = scored.likelihood.candidates < WEIGHTS.min_score_candidates;
-                let is_likely = score >= WEIGHTS.min_score;
-                let evidence = &scored.evidence;
-                evidence.speaks_for_it() && (is_likely || few && evidence.is_in_turn())
-            }
-        };
-        if is_hit {
-            lowest = score;
-            place += 1;
-            scores.insert(scored.record.seq, score);
-        }
-        is_hit
-    });
-    scores
 }
 
 /// Returns the scopes to search, in order. The preferred project is searched by itself as well:

@@ -6,9 +6,9 @@ use hob_domain::memory::{CandidateQuery, CandidateSet, KindVector, QueryTerm};
 
 use crate::indexer::TextIndexer;
 use crate::recall::expected_terms::expected_terms;
-use crate::recall::names::without_names;
 use crate::recall::passage::PassageFinder;
 use crate::recall::period::{Period, periods};
+use crate::recall::person_names::without_names;
 use crate::recall::rank::{RankingQuery, rank, turn_idfs};
 use crate::recall::reason::reason;
 use crate::recall::types::{ScoredCandidate, ScoredRecord};

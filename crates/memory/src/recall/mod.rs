@@ -18,19 +18,21 @@
 
 pub(crate) mod analysed_query;
 mod boilerplate;
+mod change_words;
 mod expected_terms;
 mod features;
-mod names;
 pub(crate) mod newest;
 pub(crate) mod pack;
 pub(crate) mod passage;
 mod period;
+mod person_names;
 pub(crate) mod rank;
 mod reason;
-pub(crate) mod recurring;
 pub(crate) mod rerank;
+pub(crate) mod scores;
 pub(crate) mod session_start;
-mod standing;
+mod standing_rules;
 mod tokens;
 pub(crate) mod types;
+pub(crate) mod user_rules;
 pub(crate) mod weights;

@@ -14,8 +14,10 @@ const MAX_LOOSE_DUPLICATE_BYTES: usize = 160;
 const MAX_FIRST_HITS: usize = 9;
 /// A longer text than this part of the budget is cut to the passage that answers.
 const BUDGET_PARTS: usize = 15;
-/// Shorter texts are never cut.
+/// Shorter texts are cut only if the best one does not fit the budget.
 const MIN_CUT_TOKENS: usize = 60;
+/// The best text is cut to no fewer tokens than these, even if the budget is smaller: a shorter passage says too little.
+const MIN_PASSAGE_TOKENS: usize = 16;
 
 /// The records of an answer.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,8 +30,8 @@ pub(crate) struct Packed {
 /// Takes records in order while they fit the budget.
 ///
 /// Long texts are cut to the passage that answers. A record that does not fit is passed over for
-/// shorter ones after it, but the best one is always taken. Duplicates are shown once and counted. A
-/// session that fills most of the answer makes room for others.
+/// shorter ones after it, but the best one is always taken, and cut to the budget. Duplicates are shown
+/// once and counted. A session that fills most of the answer makes room for others.
 pub(crate) fn pack(
     ranked: Vec<ScoredRecord>,
     budget_tokens: usize,
@@ -51,7 +53,11 @@ pub(crate) fn pack(
             packed.omitted += 1;
             continue;
         }
-        if let Some(passage) = passages.find(&scored.record.text, max_text_tokens) {
+        let max_tokens = match packed.records.is_empty() {
+            true => max_text_tokens.min(budget_tokens.max(MIN_PASSAGE_TOKENS)),
+            false => max_text_tokens,
+        };
+        if let Some(passage) = passages.find(&scored.record.text, max_tokens) {
             scored.record.text = passage;
             scored.is_cut = true;
         }
@@ -147,8 +153,24 @@ pub(crate) mod tests {
         assert_eq!(packed.records.iter().map(|hit| hit.record.seq).collect::<Vec<_>>(), [1, 3]);
         assert_eq!((packed.omitted, packed.budget_used), (2, 6));
         let packed = pack(vec![scored(2, &long)], 40, 10);
-        assert_eq!((packed.records.len(), packed.budget_used), (1, 50));
+        assert_eq!((packed.records.len(), packed.budget_used), (1, 40));
         assert_eq!(pack(hits, 5000, 1).omitted, 3);
+    }
+
+    #[test]
+    fn best_record_is_cut_to_a_small_budget() {
+        let text =
+            format!("{}The port is 80, as we said. Bye.", "All is well here, too. ".repeat(9));
+        for budget in [1, 5, 16, 20, 30, 51, 59] {
+            let packed =
+                pack(vec![scored(1, &text), scored(2, "the port of the harbour")], budget, 10);
+            let used = packed.budget_used;
+            assert!(used <= budget.max(MIN_PASSAGE_TOKENS), "{used} of {budget}");
+            let best = &packed.records[0];
+            assert!(best.is_cut && best.record.text.contains("port is 80"), "{best:?}");
+        }
+        let short = pack(vec![scored(1, "The port is 80, as we said.")], 1, 10);
+        assert!(!short.records[0].is_cut);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::recall::tokens::{CharacterCounts, estimated_tokens};
 use crate::text::analyse::{Analyser, truncated};
+use crate::text::term_filter::TermFilter;
 
 /// How many bytes of a text are searched for a passage: those of a longer text that have most of the
 /// query's terms.
@@ -20,6 +21,7 @@ pub(crate) struct PassageFinder<'a> {
     analyser: &'a Analyser,
     /// What each term of the query is worth.
     values: HashMap<&'a str, f64>,
+    filter: TermFilter,
 }
 
 impl<'a> PassageFinder<'a> {
@@ -27,7 +29,9 @@ impl<'a> PassageFinder<'a> {
         analyser: &'a Analyser,
         terms: impl Iterator<Item = (&'a str, f64)>,
     ) -> PassageFinder<'a> {
-        PassageFinder { analyser, values: terms.collect() }
+        let values: HashMap<&str, f64> = terms.collect();
+        let filter = TermFilter::new(analyser, values.keys().copied());
+        PassageFinder { analyser, values, filter }
     }
 
     /// Returns the passage that has most of the query's terms; `None` if the text has at most
@@ -36,7 +40,8 @@ impl<'a> PassageFinder<'a> {
         if estimated_tokens(text) <= max_tokens {
             return None;
         }
-        let text = self.part_with_terms(text);
+        // Without a term of the query the passage is the beginning, which must not be blank.
+        let text = self.part_with_terms(text).trim_start();
         let units = units(text, max_tokens);
         let found: Vec<Vec<(&str, f64)>> =
             units.iter().map(|unit| self.terms_of(&text[unit.clone()])).collect();
@@ -96,7 +101,7 @@ impl<'a> PassageFinder<'a> {
     }
 
     fn terms_of(&self, unit: &str) -> Vec<(&str, f64)> {
-        let terms = self.analyser.terms(unit);
+        let terms = self.analyser.terms_of_words(unit, |word| self.filter.admits(word));
         terms
             .iter()
             .filter_map(|term| self.values.get_key_value(&**term))
@@ -178,6 +183,8 @@ mod tests {
         assert_eq!(find(text, &[], 10).unwrap(), "We talked about the weather for long.");
         let both = find(text, &["port", "sleep"], 18).unwrap();
         assert_eq!(both, "The port is 8080, as decided. Then we went home and slept well.");
+        let blank = format!("{}The port is 8080, as decided.", "\n".repeat(300));
+        assert_eq!(find(&blank, &[], 16).unwrap(), "The port is 8080, as decided.");
         let chinese = "今天我们讨论了天气。端口改为八零八零。之后大家都回家了。";
         assert_eq!(find(chinese, &["端口"], 8).unwrap(), "端口改为八零八零。");
     }

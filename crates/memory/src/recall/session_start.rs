@@ -4,9 +4,11 @@
 use hob_domain::Timestamp;
 use hob_domain::memory::{Record, SessionOutline};
 
-use crate::recall::recurring::RecurringRule;
 use crate::recall::tokens::estimated_tokens;
+use crate::recall::user_rules::RecurringRule;
 
+/// The default size of the summary, in tokens.
+pub const BRIEFING_TOKENS: usize = 1500;
 /// How many facts, and how many recurring rules, the summary has.
 pub(crate) const MAX_FACTS: usize = 20;
 /// How many sessions the summary has.

@@ -4,7 +4,6 @@ use hob_domain::Timestamp;
 use hob_domain::memory::Record;
 
 use crate::recall::features::Features;
-use crate::recall::weights::WEIGHTS;
 
 /// A candidate with its rank value, before its record is read.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,20 +53,6 @@ pub(crate) struct Likelihood {
     pub(crate) candidates: usize,
     /// What to add to the turn's sum to compare it with the sums of a wider search.
     pub(crate) sum_shift: f64,
-}
-
-impl Likelihood {
-    /// Returns the probability that a turn at this place, counted from 0, answers the query. Its lead is
-    /// by how much its sum is greater than those of the next hits.
-    pub(crate) fn score(&self, lead: f64, place: usize) -> f64 {
-        let weights = &WEIGHTS.score;
-        let logit = weights.constant
-            + weights.coverage * self.coverage
-            + weights.best_cosine_nearby * self.best_cosine_nearby
-            + weights.place / (1.0 + place as f64)
-            + weights.lead * lead.clamp(0.0, WEIGHTS.max_lead).ln_1p();
-        1.0 / (1.0 + (-logit).exp())
-    }
 }
 
 /// What speaks for a turn, to be explained to the user.

@@ -10,6 +10,12 @@ use hob_index::bm25::Bm25;
 
 use crate::recall::features::Features;
 
+/// How many of the best candidates are read and reranked by their texts, whatever the limit: a
+/// question gets the same first hits for every limit.
+pub(crate) const RERANKED_RECORDS: usize = 60;
+/// How many more records than the limit are read. Some are duplicates or do not fit the budget.
+pub(crate) const SPARE_RECORDS: usize = 40;
+
 /// The weights and thresholds in use.
 pub(crate) const WEIGHTS: Weights = Weights {
     features: Features {

@@ -7,6 +7,7 @@ const KEY_WORDS: &[&[u8]] = word_list!("data/key_words.txt");
 const CODE_WORDS: &[&[u8]] = word_list!("data/code_words.txt");
 const LOGIN_WORDS: &[&[u8]] = word_list!("data/login_words.txt");
 const ACCOUNT_WORDS: &[&[u8]] = word_list!("data/account_words.txt");
+const ACCOUNT_NUMBER_WORDS: &[&[u8]] = word_list!("data/account_number_words.txt");
 
 /// What a word announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub enum Announced {
     Login,
     /// Something that has a password, which is nearby if it is there at all.
     Account,
+    AccountNumber,
 }
 
 const LISTS: &[(&[&[u8]], Announced)] = &[
@@ -25,6 +27,7 @@ const LISTS: &[(&[&[u8]], Announced)] = &[
     (CODE_WORDS, Announced::Code),
     (LOGIN_WORDS, Announced::Login),
     (ACCOUNT_WORDS, Announced::Account),
+    (ACCOUNT_NUMBER_WORDS, Announced::AccountNumber),
 ];
 
 /// Words that do not begin with an ASCII letter are in the last bucket, since their capitals may begin with other bytes.
@@ -33,7 +36,8 @@ const WORDS: usize = PASSWORD_WORDS.len()
     + KEY_WORDS.len()
     + CODE_WORDS.len()
     + LOGIN_WORDS.len()
-    + ACCOUNT_WORDS.len();
+    + ACCOUNT_WORDS.len()
+    + ACCOUNT_NUMBER_WORDS.len();
 
 /// All words by their first letter: those of bucket `b` are `words[starts[b]..starts[b + 1]]`.
 struct Index {
@@ -141,26 +145,25 @@ pub fn may_begin_wide(bytes: &[u8], at: usize) -> bool {
 
 /// Returns what the longest listed word at `at` announces, and its end.
 pub fn announced_at(text: &str, at: usize) -> Option<(Announced, usize)> {
-    let mut best: Option<(Announced, usize)> = None;
     let bytes = text.as_bytes();
+    let mut best: Option<(Announced, usize)> = None;
     let bucket = bucket_of(bytes[at]);
+    let rest = &bytes[at..];
+    let [_, second, third, ..] = *rest else { return None };
     for (word, announced) in &INDEX.words[INDEX.starts[bucket]..INDEX.starts[bucket + 1]] {
-        if let Some(end) = word_end(bytes, at, word)
+        // Two bytes rule out nearly all words.
+        if word[1] | 32 != second | 32 || word.len() > 2 && word[2] | 32 != third | 32 {
+            continue;
+        }
+        let end = at + word.len();
+        if rest.len() >= word.len()
+            && rest[..word.len()].eq_ignore_ascii_case(word)
             && best.is_none_or(|(_, known)| known < end)
         {
             best = Some((*announced, end));
         }
     }
     best.filter(|&(_, end)| is_separate(bytes, end))
-}
-
-/// Returns the end of a listed word that the text has at `at`, in any case of its ASCII letters.
-fn word_end(bytes: &[u8], at: usize, word: &[u8]) -> Option<usize> {
-    if word.get(1).map(|byte| byte | 32) != bytes.get(at + 1).map(|byte| byte | 32) {
-        return None;
-    }
-    let end = at + word.len();
-    bytes.get(at..end)?.eq_ignore_ascii_case(word).then_some(end)
 }
 
 /// Returns whether a word ends here, and is not the first part of a name or of code.

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use super::assigned_value::{bare, name_before, quoted};
-use super::bytes::{ALNUM, WORD, class, class_at, line_start};
+use super::bytes::{ALNUM, BASE64, WORD, all, class, class_at, line_start};
+use super::distant_names;
 use super::finding::Finding;
 use super::names::strength;
-use super::pairs;
 use super::values::{NameStrength, Style, secret};
 
 /// Returns the secret that the `=` or `:` at `sign` assigns.
@@ -25,7 +25,7 @@ pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
     let name = name_before(bytes, sign);
     let (name, strength) = match strength(&bytes[name.clone()]) {
         Some(strength) => (name, strength),
-        None => match pairs::named_before(bytes, sign, &name) {
+        None => match distant_names::named_before(bytes, sign, &name) {
             Some(strength) => (name, strength),
             None => typed_name(bytes, sign)?,
         },
@@ -36,7 +36,10 @@ pub fn at(bytes: &[u8], sign: usize) -> Option<Finding> {
     }
     let (value, style) = value_after(bytes, sign, name.start)?;
     if value.is_empty() {
-        return pairs::next_line(bytes, value.start, strength);
+        return distant_names::next_line(bytes, value.start, strength);
+    }
+    if is_aws_secret(&bytes[name.clone()], &bytes[value.clone()]) {
+        return Some(Finding { range: value, kind: "assigned-secret" });
     }
     let kind = match strength {
         NameStrength::Password => "password",
@@ -76,6 +79,14 @@ fn typed_name(bytes: &[u8], sign: usize) -> Option<(Range<usize>, NameStrength)>
     None
 }
 
+/// Returns whether a value is a secret access key of AWS by its name and form. That of AWS's own documents counts, too: it is
+/// what many people try their filters with.
+fn is_aws_secret(name: &[u8], value: &[u8]) -> bool {
+    (ends_with(name, b"secret_access_key") || ends_with(name, b"secretAccessKey"))
+        && value.len() == 40
+        && all(value, BASE64)
+}
+
 fn ends_with(name: &[u8], end: &[u8]) -> bool {
     name.len() >= end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
 }
@@ -99,12 +110,21 @@ fn value_after(bytes: &[u8], sign: usize, name: usize) -> Option<(Range<usize>, 
     let leads = bytes[first..name].iter().all(|byte| b" \t-#>*$".contains(byte))
         || bytes[first..name].ends_with(b"export ")
         || bytes[first..name].ends_with(b"ENV ");
-    let ends_line = matches!(bytes.get(value.end), None | Some(b'\n' | b'\r'));
+    // Punctuation may end a sentence after the value.
+    let marks = bytes[value.end..].iter().take(2).take_while(|byte| b".?".contains(byte)).count();
+    let next = bytes.get(value.end + marks);
+    let ends_line = matches!(next, None | Some(b'\n' | b'\r'));
     let tight =
         bytes[sign] == b'=' && spaced == at && sign > 0 && class(bytes[sign - 1]) & ALNUM != 0;
     let code = !(tight || leads && ends_line || bytes[sign] == b':' && at > spaced);
-    let word_after = bytes[sign] == b':' && !ends_line && bytes.get(value.end) != Some(&b' ');
-    let style = if code || word_after { Style::Code } else { Style::Setting };
+    let word_after = bytes[sign] == b':' && !ends_line && next != Some(&b' ');
+    let is_capital =
+        |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    let style = match tight && bytes[name..sign].iter().all(is_capital) {
+        _ if code || word_after => Style::Code,
+        true => Style::Variable,
+        false => Style::Setting,
+    };
     Some((value, style))
 }
 
@@ -135,6 +155,7 @@ pub fn authorization(bytes: &[u8], from: usize) -> Option<Finding> {
         && class_at(text, text.len() - 1) & WORD | u16::from(text.ends_with(b"=")) != 0
         && super::entropy::look(text).changes >= 3
         && !super::values::placeholder(text);
-    (encoded || secret(NameStrength::Token, text, Style::Setting))
+    let style = if scheme.is_some() { Style::Variable } else { Style::Setting };
+    (encoded || secret(NameStrength::Token, text, style))
         .then_some(Finding { range: value, kind: "authorization" })
 }

@@ -5,19 +5,30 @@ use std::ops::Range;
 
 use super::assign::authorization;
 use super::assigned_value::{bare, quoted};
-use super::bytes::{DIGIT, find_in, holds, line_end, line_start, run_end, starts_at};
+use super::bytes::{
+    ALNUM, DASH, DIGIT, DOT, class, class_at, find_in, holds, line_end, line_start, run_end,
+    starts_at,
+};
+use super::entropy::look;
 use super::finding::Finding;
 use super::names::strength;
 use super::values::{NameStrength, Style, secret};
 
 /// Returns the secret that follows the word at `from..end`.
 pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
+    // Nearly all words end here.
+    if !matches!(bytes[from], b'-' | b'B' | b'b' | b'S' | b'F' | b'p') {
+        return None;
+    }
     match &bytes[from..end] {
         b"--password-stdin" | b"--stdin" | b"--passphrase-fd" | b"-S" => piped(bytes, from),
+        b"-auth" | b"--auth" | b"--creds" | b"--credentials" | b"--basic-auth" | b"--http-auth" => {
+            pair_option(bytes, end)
+        }
         word if word.starts_with(b"--") => option(bytes, from, end),
-        b"-a" | b"-w" | b"-k" | b"-pw" | b"-b" => short_option(bytes, from, end),
-        word if word.starts_with(b"-pass") && word.len() > 5 => long_option(bytes, from, end),
+        word if word.starts_with(b"-pass") => long_option(bytes, from, end),
         b"-p" => password_option(bytes, from, end).or_else(|| short_option(bytes, from, end)),
+        b"-macopt" => openssl_key(bytes, end),
         word if word.starts_with(b"-p") => password_option(bytes, from, end),
         b"-u" | b"-U" => user_option(bytes, from, end),
         b"Bearer" | b"bearer" | b"SSWS" | b"FlyV1" => {
@@ -25,6 +36,9 @@ pub fn after_word(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
             space.then(|| authorization(bytes, from))?.filter(|found| found.range.len() >= 16)
         }
         b"password" | b"passwd" => netrc(bytes, from, end),
+        word if word.len() <= MAX_SHORT_OPTION_BYTES && word.starts_with(b"-") => {
+            short_option(bytes, from, end).or_else(|| long_option(bytes, from, end))
+        }
         word if word.starts_with(b"-") => long_option(bytes, from, end),
         _ => None,
     }
@@ -68,15 +82,36 @@ fn long_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
 }
 
+/// The length of the longest of [`SHORT_OPTIONS`].
+const MAX_SHORT_OPTION_BYTES: usize = 5;
+
 /// The commands that take a password as a short option.
 const SHORT_OPTIONS: &[(&[u8], &[&[u8]])] = &[
     (b"-a", &[b"redis-cli", b"keydb-cli", b"valkey-cli"]),
     (b"-w", &[b"ldap"]),
     (b"-k", &[b"openssl enc", b"openssl aes"]),
+    (b"-K", &[b"openssl"]),
+    (b"-hmac", &[b"openssl"]),
+    (b"-psk", &[b"openssl"]),
+    (b"-N", &[b"ssh-keygen"]),
+    (b"-P", &[b"zip ", b"sqlcmd", b"bcp ", b"ipmitool", b"mosquitto_", b"ssh-keygen", b"tsql"]),
+    (b"-A", &[b"snmp"]),
+    (b"-X", &[b"snmp"]),
     (b"-pw", &[b"plink", b"pscp", b"psftp", b"putty"]),
     (
         b"-p",
-        &[b"login", b"twine", b"htpasswd", b"az ", b"mongo", b"clickhouse", b"isql", b"rabbitmq"],
+        &[
+            b"login",
+            b"twine",
+            b"htpasswd",
+            b"az ",
+            b"mongo",
+            b"clickhouse",
+            b"isql",
+            b"rabbitmq",
+            b"cqlsh",
+            b"influx",
+        ],
     ),
 ];
 
@@ -89,6 +124,27 @@ fn short_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
         return None;
     }
     let value = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
+    is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
+}
+
+/// Returns the value of `-auth name:value`.
+fn pair_option(bytes: &[u8], end: usize) -> Option<Finding> {
+    if !matches!(bytes.get(end), Some(b' ' | b'=')) {
+        return None;
+    }
+    let pair = quoted(bytes, end + 1).unwrap_or_else(|| bare(bytes, end + 1));
+    let colon = bytes[pair.clone()].iter().position(|&byte| byte == b':')?;
+    let value = pair.start + colon + 1..pair.end;
+    let is_name = colon > 0 && bytes.get(value.start) != Some(&b'/');
+    (is_name && is_password(bytes, &value)).then_some(Finding { range: value, kind: "password" })
+}
+
+/// Returns the value of `-macopt hexkey:value`.
+fn openssl_key(bytes: &[u8], end: usize) -> Option<Finding> {
+    let value = bare(bytes, end + 1);
+    let text = &bytes[value.clone()];
+    let mark = [&b"hexkey:"[..], b"key:"].iter().find(|mark| text.starts_with(mark))?.len();
+    let value = value.start + mark..value.end;
     is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
 }
 
@@ -178,7 +234,8 @@ pub fn command(bytes: &[u8], from: usize) -> Option<Finding> {
 /// Returns the value of `mysql -p'value'` or `sshpass -p value`.
 fn password_option(bytes: &[u8], from: usize, end: usize) -> Option<Finding> {
     let before = &bytes[line_start(bytes, from, 300)..from];
-    let joined = holds(before, b"mysql") || holds(before, b"mariadb");
+    let commands = [&b"mysql"[..], b"mariadb", b"7z ", b"7za ", b"rar "];
+    let joined = commands.iter().any(|command| holds(before, command));
     if !joined && !holds(before, b"sshpass") {
         return None;
     }
@@ -247,4 +304,60 @@ pub fn pgpass(bytes: &[u8], colon: usize) -> Option<Finding> {
         && !spaced
         && secret(NameStrength::Password, &bytes[value.clone()], Style::Quoted);
     fits.then_some(Finding { range: value, kind: "password" })
+}
+
+/// Returns the value of a field whose name is one letter, given its colon: `P:value` in the code of a wireless network,
+/// `/p:value` of a client for remote desktops.
+pub fn lettered(bytes: &[u8], colon: usize) -> Option<Finding> {
+    let name = bytes.get(colon.checked_sub(2)?..colon)?;
+    let before = || &bytes[line_start(bytes, colon, 300)..colon];
+    let value = match name {
+        b";P" | b":P" if holds(before(), b"wifi:") => {
+            let end = line_end(bytes, colon, 80);
+            let stop = bytes[colon..end].iter().position(|&byte| byte == b';')?;
+            colon + 1..colon + stop
+        }
+        b"/p" if holds(before(), b"rdp") => {
+            quoted(bytes, colon + 1).unwrap_or_else(|| bare(bytes, colon + 1))
+        }
+        _ => return None,
+    };
+    is_password(bytes, &value).then_some(Finding { range: value, kind: "password" })
+}
+
+/// Returns the password of `name:value@host` without a scheme, given the colon.
+pub fn credentials(bytes: &[u8], colon: usize) -> Option<Finding> {
+    const MAX_VALUE_BYTES: usize = 64;
+    if class_at(bytes, colon.checked_sub(1)?) & ALNUM == 0
+        || class_at(bytes, colon + 1) & ALNUM == 0
+    {
+        return None;
+    }
+    let mut from = colon + 1;
+    let limit = (from + MAX_VALUE_BYTES).min(bytes.len());
+    let stops = |byte: u8| byte <= b' ' || b"@\"'`,:<>()[]{}".contains(&byte);
+    let sign = (from..limit).find(|&at| stops(bytes[at])).filter(|&at| bytes[at] == b'@')?;
+    if bytes[..colon].ends_with(b"thin") {
+        from += bytes[from..sign].iter().position(|&byte| byte == b'/')? + 1;
+    }
+    let value = from..sign;
+    let host_end = run_end(bytes, sign + 1, ALNUM | DOT | DASH);
+    let host = &bytes[sign + 1..host_end];
+    let dots = host.iter().filter(|&&byte| byte == b'.').count();
+    let is_number = host.iter().all(|&byte| class(byte) & (DIGIT | DOT) != 0);
+    // A version after a package, or a digest after an image, is no host.
+    let is_host = match host {
+        b"tcp" | b"unix" => bytes.get(host_end) == Some(&b'('),
+        b"localhost" => true,
+        _ if is_number => dots == 3,
+        _ => dots > 0 || from > colon + 1,
+    };
+    let seen = look(&bytes[value.clone()]);
+    let is_mixed = seen.digits > 0 && seen.letters() >= 4 && seen.length >= 8;
+    (is_host && is_mixed && !value_is_path(&bytes[value.clone()]) && is_password(bytes, &value))
+        .then_some(Finding { range: value, kind: "password" })
+}
+
+fn value_is_path(value: &[u8]) -> bool {
+    value.contains(&b'/') || value.contains(&b'.')
 }

@@ -9,7 +9,7 @@ use super::scan::scan;
 
 /// The version of the rules. It grows with every change; turns that older rules masked are scanned
 /// again.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 4;
 
 /// The secret behind a mask. It is apart from the masked text so that it can be sealed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -94,7 +94,7 @@ fn has_secret_root(name: &[u8]) -> bool {
     name.windows(3).any(|root| {
         matches!(
             &[root[0] | 32, root[1] | 32, root[2] | 32],
-            b"pas" | b"pwd" | b"sec" | b"tok" | b"key" | b"cre" | b"aut" | b"psk"
+            b"pas" | b"pwd" | b"sec" | b"tok" | b"key" | b"cre" | b"aut" | b"psk" | b"sal"
         )
     })
 }

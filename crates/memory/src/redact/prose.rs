@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use super::account_numbers;
 use super::announced::{Announced, announced_at, may_begin, may_begin_wide};
-use super::bytes::{holds, line_end, line_start};
+use super::bytes::{holds, line_start};
+use super::distant_names::next_line;
 use super::finding::Finding;
+use super::key_bytes;
 use super::names::strength;
-use super::pairs::next_line;
 use super::prose_values::{
     is_code, is_generated, is_password, is_quoted_password, is_random, is_strong,
 };
@@ -16,7 +18,25 @@ use super::word_list::word_list;
 
 const LOGIN_HINTS: &[&[u8]] = word_list!("data/login_hints.txt");
 const LINK_WORDS: &[&[u8]] = word_list!("data/link_words.txt");
-const LIST_WORDS: &[&[u8]] = &[b"and", b"or", b"und", b"oder", b"et", b"y", b"e", b"/", b"&"];
+const LIST_WORDS: &[&[u8]] = &[
+    b"and",
+    b"or",
+    b"und",
+    b"oder",
+    b"et",
+    b"ou",
+    b"y",
+    b"e",
+    b"o",
+    b"en",
+    b"of",
+    b"i",
+    b"og",
+    b"och",
+    "и".as_bytes(),
+    b"/",
+    b"&",
+];
 
 /// Finds the secrets that the word at `word` announces, or a listed word in it. Returns where to continue.
 #[inline]
@@ -76,6 +96,18 @@ fn search(text: &str, start: usize, end: usize, announced: Announced, found: &mu
     if announced == Announced::Code {
         return search_codes(text, start, end, found);
     }
+    if announced == Announced::AccountNumber
+        || announced == Announced::Account && account_numbers::is_at_bank(bytes, start)
+    {
+        found.extend(account_numbers::after_name(bytes, start, end));
+        return;
+    }
+    if announced == Announced::Password
+        && let Some(finding) = router_password(bytes, end)
+    {
+        found.push(finding);
+        return;
+    }
     // What a sign assigns is the subject of `assign`, which knows settings from code.
     let sign = bytes[end..].iter().take(4).find(|byte| !b" \t\"'`*".contains(byte));
     if matches!(sign, Some(b'=' | b':'))
@@ -93,8 +125,14 @@ fn search(text: &str, start: usize, end: usize, announced: Announced, found: &mu
     if matches!(announced, Announced::Password | Announced::Account) {
         search_before(text, start, found);
     }
-    if announced == Announced::Key && bytes[start..end].ends_with(b"key") {
-        search_bytes(bytes, end, found);
+    if announced == Announced::Key && names_public_part(bytes, end) {
+        return;
+    }
+    if announced == Announced::Key
+        && let Some(finding) = key_bytes::after_word(bytes, end)
+    {
+        found.push(finding);
+        return;
     }
     let name =
         if announced == Announced::Key { NameStrength::Token } else { NameStrength::Password };
@@ -107,6 +145,7 @@ fn search(text: &str, start: usize, end: usize, announced: Announced, found: &mu
     let mut link = Link::None;
     let mut is_first = true;
     let mut was_found = false;
+    let mut is_negated = false;
     for mut word in Sentence::new(text, end) {
         if word.follows_sign {
             link = Link::Direct;
@@ -128,8 +167,12 @@ fn search(text: &str, start: usize, end: usize, announced: Announced, found: &mu
                 false => is_random(value),
             },
             Announced::Login => is_strong(value) || is_apart(value) && is_login(bytes, start),
-            Announced::Account => is_strong(value) || is_first && is_generated(value),
-            Announced::Code => false,
+            // `root:` and `Root=` are fields of versions and traces.
+            Announced::Account => {
+                let is_tight = matches!(bytes[word.range.start - 1], b':' | b'=');
+                is_strong(value) || is_first && !is_tight && is_generated(value)
+            }
+            Announced::Code | Announced::AccountNumber => false,
         };
         if fits {
             let kind = if announced == Announced::Key { "assigned-secret" } else { "password" };
@@ -138,13 +181,49 @@ fn search(text: &str, start: usize, end: usize, announced: Announced, found: &mu
         } else if announced == Announced::Login {
             return;
         }
-        let role = role(&word, value);
+        let role = match role(&word, value) {
+            // "must not contain" is about all passwords.
+            Role::Link if is_negated && holds(value, b"contain") => Role::Other,
+            role => role,
+        };
+        is_negated |= value == b"not" || value == b"never";
         if was_found && !fits && role != Role::List {
             return;
         }
         link = link.after(role);
         is_first = false;
     }
+}
+
+/// Returns the value of `password 7 0822455D0A16`: Cisco's routers hide passwords in a way that anyone can undo.
+fn router_password(bytes: &[u8], end: usize) -> Option<Finding> {
+    let start = end + b" 7 ".len();
+    if bytes.get(end..start) != Some(b" 7 ") {
+        return None;
+    }
+    let length = bytes[start..].iter().take(80).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let range = start..start + length;
+    (length >= 8 && length.is_multiple_of(2)).then_some(Finding { range, kind: "password" })
+}
+
+/// Returns whether the next word says that what follows is only about a key: "key fingerprint", "token id".
+fn names_public_part(bytes: &[u8], end: usize) -> bool {
+    const PARTS: &[&[u8]] = &[
+        b"id",
+        b"ids",
+        b"fingerprint",
+        b"fingerprints",
+        b"hash",
+        b"checksum",
+        b"digest",
+        b"name",
+        b"type",
+    ];
+    let Some(next) = bytes.get(end..).and_then(|rest| rest.strip_prefix(b" ")) else {
+        return false;
+    };
+    let length = next.iter().take(16).take_while(|byte| byte.is_ascii_alphabetic()).count();
+    PARTS.iter().any(|part| part.eq_ignore_ascii_case(&next[..length]))
 }
 
 /// How a word is linked to the one that announces a secret.
@@ -301,23 +380,5 @@ fn search_codes(text: &str, start: usize, end: usize, found: &mut Vec<Finding>) 
         if fillers > MAX_FILLERS && codes == 0 {
             return;
         }
-    }
-}
-
-/// Finds a key that is written as a list of bytes, such as `[174, 47, …]`.
-fn search_bytes(bytes: &[u8], end: usize, found: &mut Vec<Finding>) {
-    const MAX_GAP_BYTES: usize = 40;
-    const MIN_NUMBERS: usize = 32;
-    const MAX_LIST_BYTES: usize = 600;
-    let limit = line_end(bytes, end, MAX_GAP_BYTES);
-    let Some(open) = bytes[end..limit].iter().position(|&byte| byte == b'[') else { return };
-    let list = end + open + 1;
-    let stop = (list + MAX_LIST_BYTES).min(bytes.len());
-    let Some(length) = bytes[list..stop].iter().position(|&byte| byte == b']') else { return };
-    let numbers = bytes[list..list + length].split(|&byte| byte == b',').map(|number| {
-        std::str::from_utf8(number).ok().and_then(|number| number.trim().parse::<u8>().ok())
-    });
-    if numbers.clone().count() >= MIN_NUMBERS && numbers.clone().all(|number| number.is_some()) {
-        found.push(Finding { range: list..list + length, kind: "private-key" });
     }
 }

@@ -11,11 +11,29 @@ const PHRASE_STOP_WORDS: &[&[u8]] = word_list!("data/sentence_words.txt");
 
 /// Returns whether a word after "the password is" is a password.
 pub fn is_password(value: &[u8]) -> bool {
+    if !value.is_ascii() {
+        return fold(value).is_some_and(|folded| is_password(&folded));
+    }
     !is_technical(value)
         && !is_address(value)
         && !is_unit(value)
-        && value.is_ascii()
         && (secret(NameStrength::Password, value, Style::Setting) || is_passphrase(value, b'-', 4))
+}
+
+/// Returns a word with another letter for each letter that is not ASCII; `None` if it has other characters. The rules for
+/// passwords count classes of characters, and a letter of any alphabet is a letter.
+fn fold(value: &[u8]) -> Option<Vec<u8>> {
+    let mut folded = Vec::with_capacity(value.len());
+    for c in std::str::from_utf8(value).ok()?.chars() {
+        let letter = b'a' + (c as u32 % 26) as u8;
+        match () {
+            () if c.is_ascii() => folded.push(c as u8),
+            () if c.is_uppercase() => folded.push(letter.to_ascii_uppercase()),
+            () if c.is_lowercase() => folded.push(letter),
+            () => return None,
+        }
+    }
+    Some(folded)
 }
 
 /// Returns whether a text between quotes after "the password is" is a password.
@@ -28,6 +46,9 @@ pub fn is_quoted_password(value: &[u8]) -> bool {
 
 /// Returns whether a word is a password in any sentence: small and capital letters, digits and signs.
 pub fn is_strong(value: &[u8]) -> bool {
+    if !value.is_ascii() {
+        return fold(value).is_some_and(|folded| is_strong(&folded));
+    }
     const SIGNS: &[u8] = b"!@#%^&*?+~";
     let seen = look(value);
     (8..=64).contains(&seen.length)

@@ -8,14 +8,16 @@ const SECRETS: &str = include_str!("samples/secrets.txt");
 const ORDINARY: &str = include_str!("samples/ordinary.txt");
 const UNSEEN_SECRETS: &str = include_str!("samples/unseen_secrets.txt");
 const UNSEEN_ORDINARY: &str = include_str!("samples/unseen_ordinary.txt");
+const LATER_SECRETS: &str = include_str!("samples/later_secrets.txt");
+const LATER_ORDINARY: &str = include_str!("samples/later_ordinary.txt");
 /// How many samples of [`SECRETS`] must be masked. The rules mask all of them; a better rule for ordinary text may cost
 /// a few.
 const MIN_MASKED: usize = 95;
 
-/// How many samples of [`UNSEEN_SECRETS`] may be missed, and how many of [`UNSEEN_ORDINARY`] masked: those that were when the
-/// samples were written.
-const MAX_UNSEEN_MISSED: usize = 11;
-const MAX_UNSEEN_FALSE: usize = 2;
+/// How many samples of [`LATER_SECRETS`] may be missed, and how many of [`LATER_ORDINARY`] masked. They were written by somebody
+/// who had not seen the rules, after the rules for those above.
+const MAX_LATER_MISSED: usize = 4;
+const MAX_LATER_FALSE: usize = 2;
 
 /// Returns whether a mask covers every secret of a sample.
 fn is_masked(sample: &SecretSample) -> bool {
@@ -39,7 +41,7 @@ fn unseen_secrets_are_masked() {
     assert_eq!(samples.len(), 120);
     let missed = samples.iter().filter(|sample| !is_masked(sample));
     let names: Vec<&str> = missed.map(|sample| sample.name.as_str()).collect();
-    assert!(names.len() <= MAX_UNSEEN_MISSED, "{} not masked: {names:#?}", names.len());
+    assert!(names.is_empty(), "{} not masked: {names:#?}", names.len());
 }
 
 #[test]
@@ -48,7 +50,25 @@ fn unseen_ordinary_text_is_not_masked() {
     assert_eq!(samples.len(), 60);
     let masked = samples.iter().filter(|sample| mask(&sample.text).text != sample.text);
     let names: Vec<&str> = masked.map(|sample| sample.name.as_str()).collect();
-    assert!(names.len() <= MAX_UNSEEN_FALSE, "{} masked: {names:#?}", names.len());
+    assert!(names.is_empty(), "{} masked: {names:#?}", names.len());
+}
+
+#[test]
+fn later_secrets_are_masked() {
+    let samples = parse_secret_samples(LATER_SECRETS);
+    assert_eq!(samples.len(), 120);
+    let missed = samples.iter().filter(|sample| !is_masked(sample));
+    let names: Vec<&str> = missed.map(|sample| sample.name.as_str()).collect();
+    assert!(names.len() <= MAX_LATER_MISSED, "{} not masked: {names:#?}", names.len());
+}
+
+#[test]
+fn later_ordinary_text_is_not_masked() {
+    let samples = parse_secret_samples(LATER_ORDINARY);
+    assert_eq!(samples.len(), 80);
+    let masked = samples.iter().filter(|sample| mask(&sample.text).text != sample.text);
+    let names: Vec<&str> = masked.map(|sample| sample.name.as_str()).collect();
+    assert!(names.len() <= MAX_LATER_FALSE, "{} masked: {names:#?}", names.len());
 }
 
 #[test]

@@ -9,9 +9,12 @@ use super::bytes::{
 };
 use super::entropy::{stray_secret, token_end};
 use super::finding::Finding;
+use super::key_blocks::PemBlock;
 use super::public_token::is_public;
-use super::special::PemBlock;
-use super::{assign, decode, encoded, line, neighbours, shapes, special, words, wrapped};
+use super::{
+    account_tokens, assign, decode, distant_names, encoded, hashes, jwk, key_blocks, key_bytes,
+    line, shapes, token_parts, url_passwords, words, wrapped,
+};
 
 /// The length of the shortest known shape.
 const MIN_SHAPE_BYTES: usize = 16;
@@ -44,7 +47,7 @@ fn scan_to(text: &str, depth: Depth<'_>) -> Vec<Finding> {
     words::scan(text, &mut found);
     wrapped::scan(bytes, &mut found);
     scan_decoded(text, depth, &mut found);
-    neighbours::scan(bytes, &mut found);
+    account_tokens::scan(bytes, &mut found);
     found.retain(|finding| {
         text.is_char_boundary(finding.range.start) && text.is_char_boundary(finding.range.end)
     });
@@ -111,15 +114,25 @@ fn scan_tokens(text: &str, depth: Depth<'_>) -> Vec<Finding> {
             seen |= class(bytes[at]);
             at += 1;
         }
+        let before = if start > 0 { bytes[start - 1] } else { 0 };
+        let next = if at < bytes.len() { bytes[at] } else { 0 };
+        if (matches!(before, b'$' | b'}' | b'*') || next == b'$')
+            && let Some(finding) = hashes::near(bytes, start, at)
+        {
+            at = scan.take(finding).max(at);
+            continue;
+        }
         let short = at - start < MIN_SHAPE_BYTES && seen & (COLON | EQUALS | DASH) == 0;
         if !short || may_announce(bytes[start], at - start) {
             at = scan.run(start, at, seen).max(at);
         }
-        let is_tag = bytes.get(at) == Some(&b'>')
-            || bytes.get(at) == Some(&b'"') && bytes.get(at + 1) == Some(&b'>');
-        if is_tag {
-            let element = line::element(bytes, start, at);
-            at = element.map_or(at, |finding| scan.take(finding).max(at));
+        let named = match (bytes.get(at), bytes.get(at + 1)) {
+            (Some(b'>'), _) | (Some(b'"'), Some(b'>')) => line::element(bytes, start, at),
+            (Some(b'"' | b'\''), Some(b',')) => distant_names::argument(bytes, start, at),
+            _ => None,
+        };
+        if let Some(finding) = named {
+            at = scan.take(finding).max(at);
         }
     }
     scan.found
@@ -149,14 +162,14 @@ impl Scan<'_> {
         let mut block = None;
         if seen & DASH != 0 && end - start >= 10 && bytes.get(end) == Some(&b' ') {
             let dashes = end - 10;
-            if starts_at(bytes, dashes, special::BEGIN) {
+            if starts_at(bytes, dashes, key_blocks::BEGIN) {
                 block = Some(dashes);
             }
         }
         let mut at = start;
         while at < end {
             if block == Some(at) {
-                match special::block(bytes, at) {
+                match key_blocks::block(bytes, at) {
                     Some(PemBlock::Secret(range)) => {
                         return self.take(Finding { range, kind: "private-key" });
                     }
@@ -172,7 +185,8 @@ impl Scan<'_> {
                 }
             } else if long && self.boundary(start, at) {
                 if end - at >= MIN_SHAPE_BYTES
-                    && let Some(finding) = shapes::at(bytes, at).or_else(|| special::at(bytes, at))
+                    && let Some(finding) =
+                        shapes::at(bytes, at).or_else(|| token_parts::at(bytes, at))
                 {
                     at = self.take(finding);
                     continue;
@@ -198,17 +212,29 @@ impl Scan<'_> {
         let bytes = self.bytes;
         let finding = if starts_at(bytes, at, b"://") && at > 0 && class(bytes[at - 1]) & ALNUM != 0
         {
-            let (finding, end) = special::address(bytes, at);
+            let (finding, end) = url_passwords::address(bytes, at);
             self.quiet = self.quiet.max(end);
             finding
         } else {
-            assign::at(bytes, at).or_else(|| line::pgpass(bytes, at).filter(|_| bytes[at] == b':'))
+            assign::at(bytes, at)
+                .or_else(|| key_bytes::assigned(bytes, at))
+                .or_else(|| self.colon(at).filter(|_| bytes[at] == b':'))
         }?;
         // A value of a known shape is named after its shape.
         let known = shapes::at(bytes, finding.range.start)
-            .or_else(|| special::at(bytes, finding.range.start));
+            .or_else(|| token_parts::at(bytes, finding.range.start));
         let kind = known.filter(|known| known.range == finding.range).map(|known| known.kind);
         Some(self.take(Finding { kind: kind.unwrap_or(finding.kind), ..finding }))
+    }
+
+    /// Searches what only a colon separates.
+    fn colon(&self, at: usize) -> Option<Finding> {
+        let bytes = self.bytes;
+        line::pgpass(bytes, at)
+            .or_else(|| hashes::windows(bytes, at))
+            .or_else(|| jwk::private_member(bytes, at))
+            .or_else(|| line::lettered(bytes, at))
+            .or_else(|| line::credentials(bytes, at))
     }
 
     /// Returns whether a token may begin at `at`: no letter or digit precedes it, except as part of an

@@ -100,6 +100,30 @@ fn known_shapes_are_masked_in_any_context() {
         ("aB3dE5fG7hI9jK.atlasv1.", MIXED, 67, "terraform-token"),
         ("aB38Q~", MIXED, 34, "azure-secret"),
         ("1/1200000000000000:", HEX, 32, "asana-token"),
+        ("A3T", CAPITALS, 17, "aws-key"),
+        ("pypi-AgEN", MIXED, 120, "pypi-token"),
+        ("cfut_", MIXED, 48, "cloudflare-token"),
+        ("ddp_", MIXED, 36, "deno-token"),
+        ("figp_", MIXED, 44, "figma-token"),
+        ("ptr_", MIXED, 44, "portainer-token"),
+        ("BBDC-", MIXED, 44, "bitbucket-token"),
+        ("3MVG9", MIXED, 85, "salesforce-key"),
+        ("sqco_", MIXED, 59, "sonarqube-token"),
+        ("sgd_", HEX, 48, "sourcegraph-token"),
+        ("ramp_sec_", MIXED, 48, "ramp-secret"),
+        ("KEY0", MIXED, 54, "telnyx-key"),
+        ("sdk-", HEX, 36, "launchdarkly-key"),
+        ("ATTA", HEX, 72, "trello-token"),
+        ("CCIPRJ_", MIXED, 62, "circleci-token"),
+        ("snyk_uat.", MIXED, 60, "snyk-token"),
+        ("oy2", SMALL, 43, "nuget-key"),
+        ("KGAT_", HEX, 32, "kaggle-token"),
+        ("rpa_", MIXED, 46, "runpod-key"),
+        ("mdb_sa_sk_", MIXED, 40, "mongodb-secret"),
+        ("os_v2_app_", SMALL, 103, "onesignal-key"),
+        ("pdl_live_apikey_", MIXED, 50, "paddle-key"),
+        ("phs_", MIXED, 43, "posthog-key"),
+        ("nsec1", SMALL, 58, "wallet-key"),
     ];
     for (prefix, alphabet, length, kind) in shapes {
         let secret = format!("{prefix}{}", body(alphabet, length));
@@ -301,6 +325,21 @@ fn tricky() -> impl Strategy<Value = String> {
             "<password>",
             "</password>",
             "value=",
+            "$6$salt$",
+            "{SSHA}",
+            "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19",
+            "account number ",
+            "secret key 01:02:03:04:",
+            "secret_key = [1, 2, 3, ",
+            " │\n│ ",
+            "=\n",
+            "\"d\":\"",
+            "\"kty\"",
+            "define('password', '",
+            ";P:",
+            "WIFI:",
+            "a:b1@host.example",
+            "-auth a:",
         ])
         .prop_map(str::to_owned),
         (20usize..120).prop_map(|length| body(MIXED, length)),
@@ -357,6 +396,12 @@ fn recovery_phrases_are_masked_and_word_lists_are_not() {
     check(&format!("it is {phrase}."), Some("it is [secret:recovery-phrase]."));
     check(&phrase.replace(' ', "\n"), Some("[secret:recovery-phrase]"));
     check(&phrase.replace("wave", "of"), None);
+    // The checksum of these is right, although their words recur.
+    let words = |word: &str, last: &str| format!("{}{last}", format!("{word} ").repeat(11));
+    for phrase in [words("abandon", "about"), words("zoo", "wrong")] {
+        check(&phrase, Some("[secret:recovery-phrase]"));
+    }
+    check(&words("abandon", "zoo"), None);
     let mut sorted: Vec<&str> = phrase.split(' ').collect();
     sorted.sort_unstable();
     check(&sorted.join(" "), None);
@@ -413,6 +458,17 @@ fn huge_lines_unmask_to_themselves() {
         "Cookie: sid=",
         "echo a | sudo -S ",
         "YWFh",
+        "$6$",
+        "a$",
+        "{SHA}a",
+        "secret_key=[1,",
+        "secret key 1:",
+        "\"d\":\"kty",
+        "a:b@",
+        "account number 1",
+        "set(\"password\",",
+        "│\n",
+        "ghp_a =\n",
     ] {
         let text = piece.repeat((1 << 18) / piece.len());
         let masked = mask(&text);

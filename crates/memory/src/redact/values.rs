@@ -1,5 +1,6 @@
 //! Judges the value that is assigned to a secret-looking name.
 
+use super::byte_row::is_row;
 use super::bytes::{ALNUM, DIGIT, LOWER, UPPER, class, holds};
 use super::entropy::{distinct, look, plain_hex, random, uuid};
 use super::word_list::word_list;
@@ -24,6 +25,8 @@ pub enum Style {
     Quoted,
     /// Bare in a settings file, a shell line or a chat.
     Setting,
+    /// The value of a variable of the environment or of a header, which is a value and nothing else.
+    Variable,
     /// Bare in what may be code, where it is more likely the name of a variable.
     Code,
 }
@@ -38,6 +41,12 @@ pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
     if uuid(value) {
         return name == NameStrength::Token && style != Style::Code && distinct(value) >= 8;
     }
+    if is_row(value) {
+        return name != NameStrength::Hint || style == Style::Quoted;
+    }
+    if style == Style::Quoted && is_framework_key(value) {
+        return true;
+    }
     if value.iter().any(|&byte| byte <= b' ') || (style != Style::Quoted && codelike(value)) {
         return false;
     }
@@ -47,11 +56,13 @@ pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
     if random(value) && !interpolated(value) {
         return true;
     }
-    if name == NameStrength::Hint
-        || placeholder(value)
-        || is_common_value(value)
-        || interpolated(value)
-    {
+    if name == NameStrength::Hint || placeholder(value) || interpolated(value) {
+        return false;
+    }
+    if style == Style::Variable && is_chosen(value) {
+        return true;
+    }
+    if is_common_value(value) {
         return false;
     }
     let is_value = match name {
@@ -59,6 +70,13 @@ pub fn secret(name: NameStrength, value: &[u8], style: Style) -> bool {
         _ => token(value, style) || style == Style::Quoted && signed(value),
     };
     is_value || style != Style::Code && is_encoded(value)
+}
+
+/// Returns whether somebody may have chosen a value as a secret, however simple: a word with digits, or a long one.
+fn is_chosen(value: &[u8]) -> bool {
+    let seen = look(value);
+    let is_word = COMMON_VALUES.iter().any(|known| known.eq_ignore_ascii_case(value));
+    seen.letters() > 0 && !is_word && (seen.digits > 0 && seen.length >= 8 || seen.length >= 14)
 }
 
 /// Returns whether a value is base64 of a short text, as values of secrets in Kubernetes are.
@@ -87,6 +105,32 @@ fn signed(value: &[u8]) -> bool {
         && seen.letters() >= 8
         && distinct(value) >= 16
         && value.iter().filter(|&&byte| b"!@#$%^&*(+=~".contains(&byte)).count() >= 4
+}
+
+/// Returns whether a value is a key that a web framework made of letters, digits and all kinds of signs, as Django and
+/// WordPress do. It may contain a placeholder such as `%s`, or a blank, by chance.
+fn is_framework_key(value: &[u8]) -> bool {
+    const MIN_KEY_BYTES: usize = 40;
+    if value.len() < MIN_KEY_BYTES {
+        return false;
+    }
+    let seen = look(value);
+    let is_sign = |&byte: &u8| byte.is_ascii_punctuation() && !b"_-./:,\\\"'".contains(&byte);
+    let signs: Vec<u8> = value.iter().copied().filter(|byte| is_sign(byte)).collect();
+    let blanks = value.iter().filter(|&&byte| byte == b' ').count();
+    signs.len() >= 7
+        && distinct(&signs) >= 6
+        && seen.digits >= 3
+        && seen.letters() >= 12
+        && seen.changes * 3 >= seen.length
+        && !is_pattern(value)
+        && blanks * 16 <= value.len()
+        && value.is_ascii()
+}
+
+/// Returns whether a value is a regular expression, such as one that passwords must match.
+fn is_pattern(value: &[u8]) -> bool {
+    value.contains(&b'\\') || holds(value, b"a-z") || holds(value, b"(?")
 }
 
 fn password(value: &[u8], style: Style) -> bool {

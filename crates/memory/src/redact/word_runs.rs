@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use sha2::{Digest, Sha256};
+
 use super::bytes::{ALNUM, DIGIT, LOWER, UPPER, class, holds, run_end};
 use super::entropy::look;
 use super::finding::Finding;
@@ -163,16 +165,42 @@ fn find_phrase(bytes: &[u8], words: &[Range<usize>], found: &mut Vec<Finding>) {
 }
 
 fn is_mnemonic(word: &[u8]) -> bool {
-    let mut lower = [0u8; 8];
-    let Some(lower) = lower.get_mut(..word.len()) else { return false };
-    lower.copy_from_slice(word);
-    lower.make_ascii_lowercase();
-    MNEMONIC_WORDS.binary_search(&&*lower).is_ok()
+    place_in_list(word).is_some()
 }
 
-/// Returns whether words are chosen at random: they are not in alphabetical order, as in a list, and few of them
-/// occur twice.
+/// Returns the number that a word of a recovery phrase stands for.
+fn place_in_list(word: &[u8]) -> Option<usize> {
+    let mut lower = [0u8; 8];
+    let lower = lower.get_mut(..word.len())?;
+    lower.copy_from_slice(word);
+    lower.make_ascii_lowercase();
+    MNEMONIC_WORDS.binary_search(&&*lower).ok()
+}
+
+/// Returns whether words are a recovery phrase as BIP-39 has it: each word stands for eleven bits, and the last bits, one
+/// for every three words, are the first ones of the digest of the others.
+fn has_checksum(bytes: &[u8], words: &[Range<usize>]) -> bool {
+    if !matches!(words.len(), 12 | 15 | 18 | 21 | 24) {
+        return false;
+    }
+    let mut bits = Vec::with_capacity(words.len() * 11);
+    for word in words {
+        let Some(place) = place_in_list(&bytes[word.clone()]) else { return false };
+        bits.extend((0..11).rev().map(|bit| place >> bit & 1 == 1));
+    }
+    let (entropy, checksum) = bits.split_at(bits.len() - words.len() / 3);
+    let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+    let entropy: Vec<u8> = entropy.chunks(8).map(byte).collect();
+    let digest = Sha256::digest(&entropy)[0];
+    byte(checksum) == digest >> (8 - checksum.len())
+}
+
+/// Returns whether words are chosen at random: their checksum is right, or they are not in alphabetical order, as in a
+/// list, and few of them occur twice.
 fn is_phrase(bytes: &[u8], words: &[Range<usize>]) -> bool {
+    if has_checksum(bytes, words) {
+        return true;
+    }
     let is_sorted = words.windows(2).all(|pair| bytes[pair[0].clone()] <= bytes[pair[1].clone()]);
     let mut different: Vec<&[u8]> = words.iter().map(|word| &bytes[word.clone()]).collect();
     different.sort_unstable();

@@ -16,10 +16,7 @@ pub fn scan(bytes: &[u8], found: &mut Vec<Finding>) {
     while let Some(length) = bytes[from..].iter().position(|&byte| byte == b'\n') {
         let newline = from + length;
         from = newline + 1;
-        let mut end = newline;
-        while end > 0 && matches!(bytes[end - 1], b'\r' | b'\\' | b' ') && newline - end < 3 {
-            end -= 1;
-        }
+        let end = part_end(bytes, newline);
         // Most lines do not end within a token.
         if end < 4 || !all(&bytes[end - 4..end], WORD | DOT) {
             continue;
@@ -37,6 +34,31 @@ pub fn scan(bytes: &[u8], found: &mut Vec<Finding>) {
             found.push(finding);
         }
     }
+}
+
+/// The right and left side of a box that a terminal draws around text.
+const BOX_SIDE: &[u8] = "│".as_bytes();
+
+/// Returns where a part of a token may end on the line that ends at `newline`: before the sign that continues a line in
+/// a shell, in PowerShell, in Windows or in quoted-printable text, or before the side of a box.
+fn part_end(bytes: &[u8], newline: usize) -> usize {
+    const MAX_BLANKS: usize = 120;
+    let mut end = newline - usize::from(newline > 0 && bytes[newline - 1] == b'\r');
+    if bytes[..end].ends_with(BOX_SIDE) {
+        end -= BOX_SIDE.len();
+        let floor = end.saturating_sub(MAX_BLANKS);
+        while end > floor && bytes[end - 1] == b' ' {
+            end -= 1;
+        }
+        return end;
+    }
+    while end > 0
+        && matches!(bytes[end - 1], b'\\' | b' ' | b'=' | b'`' | b'^')
+        && newline - end < 3
+    {
+        end -= 1;
+    }
+    end
 }
 
 /// Returns the token of a known shape whose first part is `start..end`.
@@ -78,11 +100,22 @@ pub fn continued_end(bytes: &[u8], mut end: usize) -> usize {
 /// precede it, and nothing but blanks may follow it on its line, or the punctuation of a sentence.
 fn next_part(bytes: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
     const MAX_GAP_BYTES: usize = 24;
-    let limit = (end + MAX_GAP_BYTES).min(bytes.len());
+    const MAX_BOX_GAP_BYTES: usize = 160;
+    let mut limit = (end + MAX_GAP_BYTES).min(bytes.len());
     let mut at = end;
     let mut newlines = 0;
-    while at < limit && matches!(bytes[at], b'\n' | b'\r' | b'\\' | b' ' | b'\t' | b'>' | b'|') {
-        newlines += usize::from(bytes[at] == b'\n');
+    while at < limit {
+        match bytes[at] {
+            b'\n' => newlines += 1,
+            b'\r' | b'\\' | b' ' | b'\t' | b'>' | b'|' => {}
+            b'=' | b'`' | b'^' if newlines == 0 => {}
+            0xe2 if bytes[at..].starts_with(BOX_SIDE) => {
+                at += BOX_SIDE.len();
+                limit = (end + MAX_BOX_GAP_BYTES).min(bytes.len());
+                continue;
+            }
+            _ => break,
+        }
         at += 1;
     }
     if newlines != 1 {
@@ -92,7 +125,7 @@ fn next_part(bytes: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
     while stop > at && bytes[stop - 1] == b'.' {
         stop -= 1;
     }
-    let ends = bytes.get(stop).is_none_or(|&byte| b" \n\r\t\"'`,;.)\\&".contains(&byte));
+    let ends = bytes.get(stop).is_none_or(|&byte| b" \n\r\t\"'`,;.)\\&@]}<>|=".contains(&byte));
     (stop > at && ends).then_some(at..stop)
 }
 

@@ -5,10 +5,12 @@
 //! "parse config" match each other. Writing systems without spaces between words are cut into pairs
 //! of characters; Japanese is also cut where one of its scripts ends and another begins.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
+use crate::text::stem_cache::StemCache;
 use crate::text::writing_systems::{add_terms, folded, is_ideograph, is_particle};
 
 /// The version of the analysis. After it is raised, stored turns are analysed again in the
@@ -50,7 +52,10 @@ pub struct Analyser {
     russian: Stemmer,
     /// Sorted by form.
     irregular: Vec<(&'static str, &'static str)>,
+    /// The irregular forms of each stem, made when they are needed first.
+    irregular_by_stem: OnceLock<HashMap<String, Vec<&'static str>>>,
     stop_words: HashSet<&'static str>,
+    stems: StemCache,
 }
 
 impl Default for Analyser {
@@ -59,7 +64,9 @@ impl Default for Analyser {
             english: Stemmer::create(Algorithm::English),
             russian: Stemmer::create(Algorithm::Russian),
             irregular: IRREGULAR.lines().filter_map(|line| line.split_once(' ')).collect(),
+            irregular_by_stem: OnceLock::new(),
             stop_words: STOP_WORDS.split_ascii_whitespace().collect(),
+            stems: StemCache::default(),
         }
     }
 }
@@ -67,11 +74,29 @@ impl Default for Analyser {
 impl Analyser {
     /// Returns all terms of a text in order, with repetitions.
     pub fn terms(&self, text: &str) -> Vec<String> {
+        self.terms_of_words(text, |_| true)
+    }
+
+    /// Returns the terms of a text in order, with repetitions, but without those of plain English words that
+    /// `admits` refuses.
+    pub(crate) fn terms_of_words(&self, text: &str, admits: impl Fn(&str) -> bool) -> Vec<String> {
         let mut terms = Vec::new();
         for chunk in text.split(|c: char| c.is_whitespace() || is_separator(c)) {
-            self.chunk_terms(chunk, &mut terms);
+            self.chunk_terms(chunk, &admits, &mut terms);
         }
         terms
+    }
+
+    /// Returns the irregular forms of words with this stem.
+    pub(crate) fn irregular_forms(&self, stem: &str) -> &[&'static str] {
+        let forms = self.irregular_by_stem.get_or_init(|| {
+            let mut forms: HashMap<String, Vec<&'static str>> = HashMap::new();
+            for (form, base) in &self.irregular {
+                forms.entry(self.english.stem(base).into_owned()).or_default().push(form);
+            }
+            forms
+        });
+        forms.get(stem).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the terms of a text without stop words; all terms if there are only stop words.
@@ -110,10 +135,17 @@ impl Analyser {
         words.find(|word| self.stem(&folded(truncated(word, MAX_WORD_BYTES))) == term)
     }
 
-    fn chunk_terms(&self, chunk: &str, terms: &mut Vec<String>) {
+    fn chunk_terms(&self, chunk: &str, admits: &impl Fn(&str) -> bool, terms: &mut Vec<String>) {
         let chunk = chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '#'));
         let chunk = without_clitic(chunk);
         if chunk.is_empty() {
+            return;
+        }
+        // Most chunks are plain words, which have one part and one spelling.
+        if is_plain_word(chunk) {
+            if admits(chunk) {
+                terms.push(self.stem(&chunk.to_ascii_lowercase()));
+            }
             return;
         }
         let parts = parts(chunk);
@@ -136,15 +168,25 @@ impl Analyser {
     fn stem(&self, word: &str) -> String {
         let first = word.chars().next().unwrap_or_default();
         if word.is_ascii() && first.is_ascii_alphabetic() {
-            let index = self.irregular.binary_search_by(|(form, _)| (*form).cmp(word));
-            let word = index.map_or(word, |index| self.irregular[index].1);
-            self.english.stem(word).into_owned()
+            self.stems.get(word, |word| {
+                let index = self.irregular.binary_search_by(|(form, _)| (*form).cmp(word));
+                let word = index.map_or(word, |index| self.irregular[index].1);
+                self.english.stem(word).into_owned()
+            })
         } else if matches!(first, 'а'..='я') {
-            self.russian.stem(word).into_owned()
+            self.stems.get(word, |word| self.russian.stem(word).into_owned())
         } else {
             word.to_owned()
         }
     }
+}
+
+/// Returns whether a chunk is one English word, in lower case or with a capital.
+fn is_plain_word(chunk: &str) -> bool {
+    let bytes = chunk.as_bytes();
+    chunk.len() <= MAX_WORD_BYTES
+        && bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes[1..].iter().all(u8::is_ascii_lowercase)
 }
 
 /// Returns whether a term is a single ideograph.
@@ -223,7 +265,28 @@ fn compound_terms(chunk: &str, terms: &mut Vec<String>) {
 
 /// Returns whether a character never belongs to an identifier, path or version.
 fn is_separator(c: char) -> bool {
-    "()[]{}<>\"`,;|=*!?“”„«»…。、，；：？！（）「」『』【】《》・".contains(c)
+    match c.is_ascii() {
+        true => matches!(
+            c,
+            '(' | ')'
+                | '['
+                | ']'
+                | '{'
+                | '}'
+                | '<'
+                | '>'
+                | '"'
+                | '`'
+                | ','
+                | ';'
+                | '|'
+                | '='
+                | '*'
+                | '!'
+                | '?'
+        ),
+        false => "“”„«»…。、，；：？！（）「」『』【】《》・".contains(c),
+    }
 }
 
 fn has_several_parts(name: &str) -> bool {
@@ -371,6 +434,15 @@ mod tests {
                 prop_assert!(!term.contains(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric()));
             }
             prop_assert_eq!(analyser.query_terms(&text).is_empty(), terms.is_empty());
+        }
+
+        /// The short way for plain words leads to the terms of the long one.
+        #[test]
+        fn plain_words_have_one_part(word in "[A-Za-z]{1,12}|\\PC{1,3}") {
+            if is_plain_word(&word) {
+                prop_assert_eq!(parts(&word), vec![&*word]);
+                prop_assert_eq!(folded(&word), word.to_ascii_lowercase());
+            }
         }
     }
 }

@@ -93,3 +93,49 @@ pub fn next_line(bytes: &[u8], from: usize, name: NameStrength) -> Option<Findin
         && secret(name, text, Style::Setting);
     fits.then_some(Finding { range: value, kind })
 }
+
+/// How functions begin that give a value to a name.
+const SETTERS: &[&[u8]] = &[
+    b"define",
+    b"set",
+    b"put",
+    b"add",
+    b"insert",
+    b"append",
+    b"header",
+    b"env",
+    b"with",
+    b"config",
+    b"const",
+    b"var",
+    b"property",
+    b"store",
+    b"default",
+    b"export",
+];
+
+/// Returns the second argument of a call such as `define('DB_PASSWORD', '…')`, given the name without its quotes.
+pub fn argument(bytes: &[u8], start: usize, end: usize) -> Option<Finding> {
+    const MAX_GAP_BYTES: usize = 24;
+    let quote = bytes.get(end)?;
+    if start.checked_sub(1).is_none_or(|at| bytes[at] != *quote) {
+        return None;
+    }
+    let before = bytes[..start - 1].strip_suffix(b" ").unwrap_or(&bytes[..start - 1]);
+    let call = before.strip_suffix(b"(")?;
+    let function =
+        &call[call.len() - call.iter().rev().take(24).take_while(|&&byte| is_name(byte)).count()..];
+    if !SETTERS.iter().any(|setter| holds(function, setter)) {
+        return None;
+    }
+    let name = strength(&bytes[start..end])?;
+    let limit = (end + 2 + MAX_GAP_BYTES).min(bytes.len());
+    let from = (end + 2..limit).find(|&at| bytes[at] != b' ')?;
+    let value = quoted(bytes, from)?;
+    let kind = if name == NameStrength::Password { "password" } else { "assigned-secret" };
+    secret(name, &bytes[value.clone()], Style::Quoted).then_some(Finding { range: value, kind })
+}
+
+fn is_name(byte: u8) -> bool {
+    class(byte) & ALNUM != 0 || byte == b'_'
+}

@@ -1,14 +1,16 @@
+//! Names of sessions, records and folders without their secrets.
+
 use hob_domain::memory::TurnKey;
 
-use crate::redact;
+use super::mask::mask;
 
 /// Returns the name of a session, record or folder without its secrets. A digest distinguishes two
 /// names that differ in nothing but their secrets.
-pub fn masked_name(name: &str) -> String {
+pub(crate) fn masked_name(name: &str) -> String {
     if is_opencode_id(name) {
         return name.to_owned();
     }
-    let masked = redact::mask(name);
+    let masked = mask(name);
     if masked.originals.is_empty() {
         return masked.text;
     }

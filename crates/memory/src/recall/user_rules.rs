@@ -9,11 +9,13 @@ use std::collections::HashSet;
 use hob_domain::Timestamp;
 use hob_domain::memory::{Record, TurnSource};
 
-use crate::recall::standing::is_standing;
+use crate::recall::standing_rules::is_standing;
 use crate::text::analyse::Analyser;
 
 /// How many of the latest prompts are searched.
 pub(crate) const MAX_PROMPTS: usize = 400;
+/// How many characters a prompt may have to be searched.
+pub(crate) const MAX_PROMPT_CHARS: usize = 2000;
 /// How many rules that were said once are returned.
 const MAX_RULES_SAID_ONCE: usize = 10;
 /// In how many sessions a rule must occur, unless it is a standing one.

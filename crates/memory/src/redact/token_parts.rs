@@ -1,14 +1,11 @@
-//! Finds secrets that have no prefix of their own: key blocks, tokens in parts, URLs.
-
-use std::ops::Range;
+//! Finds tokens that are known by their parts and lengths, rather than by a prefix alone.
 
 use super::bytes::{
-    ALNUM, BASE64, DIGIT, DOT, EQUALS, HEX, SLASH, TILDE, UPPER, WORD, all, class, class_at,
-    find_in, holds, run_end, run_end_within, starts_at,
+    ALNUM, DIGIT, DOT, HEX, SLASH, TILDE, WORD, all, class_at, run_end, run_end_within, starts_at,
 };
 use super::entropy::{look, random};
 use super::finding::Finding;
-use super::values::{is_common_value, placeholder};
+use super::key_blocks::putty_end;
 
 /// Returns the secret in several parts that begins at `from`.
 pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
@@ -24,6 +21,7 @@ pub fn at(bytes: &[u8], from: usize) -> Option<Finding> {
             let end = parts(bytes, from, &[(ALNUM, 17, 17), (HEX, 64, 64)]);
             found(end, "airtable-token")
         }
+        b'p' | b's' | b'c' => found(client_secret(bytes, from), "stripe-secret"),
         b'P' if starts_at(bytes, from, b"PuTTY-User-Key-File-") => {
             found(putty_end(bytes, from), "private-key")
         }
@@ -61,6 +59,19 @@ fn parts(bytes: &[u8], from: usize, wanted: &[(u16, usize, usize)]) -> Option<us
         at = end;
     }
     (class_at(bytes, at) & ALNUM == 0).then_some(at)
+}
+
+/// Returns the end of the client secret of a payment at Stripe: its public identifier, `_secret_`, and a token.
+fn client_secret(bytes: &[u8], from: usize) -> Option<usize> {
+    const MARK: &[u8] = b"_secret_";
+    const PREFIXES: &[&[u8]] = &[b"pi_", b"seti_", b"src_", b"cs_live_", b"cs_test_", b"cuss_"];
+    let prefix = PREFIXES.iter().find(|prefix| starts_at(bytes, from, prefix))?;
+    let id = run_end_within(bytes, from + prefix.len(), ALNUM, 80);
+    if !starts_at(bytes, id, MARK) {
+        return None;
+    }
+    let end = run_end_within(bytes, id + MARK.len(), ALNUM, 80);
+    (end - id - MARK.len() >= 16).then_some(end)
 }
 
 /// Returns the end of a signed or encrypted JSON web token: three to five parts, the first being JSON.
@@ -138,116 +149,4 @@ fn azure_client(bytes: &[u8], from: usize) -> Option<usize> {
     let mut end = run_end_within(bytes, from, set, 48);
     end -= usize::from(bytes[end - 1] == b'.');
     (all(&bytes[from..from + 3], set) && (37..=40).contains(&(end - from))).then_some(end)
-}
-
-/// A block that begins with dashes. A private key ends with its last line or, if it was cut off, where
-/// its text no longer looks like a key. Other blocks are skipped as a whole, since certificates and
-/// public keys are full of random text that is not secret.
-pub enum PemBlock {
-    Secret(Range<usize>),
-    Public(usize),
-}
-
-pub const BEGIN: &[u8] = b"-----BEGIN ";
-
-pub fn block(bytes: &[u8], from: usize) -> Option<PemBlock> {
-    const MAX_LABEL_BYTES: usize = 60;
-    const MAX_BLOCK_BYTES: usize = 64 * 1024;
-    let label = from + BEGIN.len();
-    let limit = (label + MAX_LABEL_BYTES).min(bytes.len());
-    let label_end = find_in(bytes, label..limit, b"-----").filter(|&end| end > label)?;
-    if !bytes[label..label_end].iter().all(|&b| class(b) & (UPPER | DIGIT) != 0 || b == b' ') {
-        return None;
-    }
-    let secret = holds(&bytes[label..label_end], b"private key");
-    let body = label_end + 5;
-    let window = body..(body + MAX_BLOCK_BYTES).min(bytes.len());
-    let dashes = find_in(bytes, window.clone(), b"-----");
-    let next = dashes.filter(|&at| starts_at(bytes, at, b"-----END "));
-    let closed = next.and_then(|end| {
-        let rest = end + 9;
-        let limit = (rest + MAX_LABEL_BYTES).min(bytes.len());
-        (bytes.get(rest..rest + label_end - label) == Some(&bytes[label..label_end]))
-            .then(|| find_in(bytes, rest..limit, b"-----").map(|at| at + 5))?
-    });
-    // A block that was cut off ends before the next dashes, or at the maximum length.
-    let limit = dashes.unwrap_or(window.end);
-    let end = closed.unwrap_or_else(|| key_text_end(&bytes[..limit], body));
-    // A first line alone, as in code that searches for one, contains no key.
-    let holds_key = bytes[body..end].iter().filter(|&&b| class(b) & BASE64 != 0).count() >= 40
-        && longest_run(&bytes[body..end]) >= 20;
-    match (secret, holds_key) {
-        (_, false) => None,
-        (true, true) => Some(PemBlock::Secret(from..end)),
-        (false, true) => Some(PemBlock::Public(end)),
-    }
-}
-
-fn longest_run(bytes: &[u8]) -> usize {
-    bytes.split(|&byte| class(byte) & (BASE64 | EQUALS) == 0).map(<[u8]>::len).max().unwrap_or(0)
-}
-
-/// Returns where the base64 lines of a block end. Its line ends are real or written `\n`.
-fn key_text_end(bytes: &[u8], from: usize) -> usize {
-    let mut end = from;
-    let mut at = from;
-    while at < bytes.len() {
-        let run = run_end(bytes, at, BASE64 | EQUALS);
-        if run - at >= 16 {
-            end = run;
-        } else if run == at {
-            match bytes[at] {
-                b'\n' | b'\r' | b'\\' | b' ' | b'\t' | b'"' | b'\'' | b'+' | b',' | b':' | b'-' => {
-                }
-                _ => break,
-            }
-        } else if run - at > 1 && end > from {
-            // A short last line belongs to the key if a longer one precedes it.
-            let padded = bytes[run - 1] == b'=' || bytes[at] == b'n' || bytes[at] == b'r';
-            if !padded {
-                break;
-            }
-            end = run;
-        }
-        at = run.max(at + 1);
-    }
-    end
-}
-
-fn putty_end(bytes: &[u8], from: usize) -> Option<usize> {
-    let mark = b"Private-MAC: ";
-    let limit = (from + 16 * 1024).min(bytes.len());
-    let mac = find_in(bytes, from..limit, mark)?;
-    Some(run_end(bytes, mac + mark.len(), HEX))
-}
-
-/// Returns the password in the URL whose `://` is at `colon`, and the end of the URL.
-pub fn address(bytes: &[u8], colon: usize) -> (Option<Finding>, usize) {
-    const MAX_URL_BYTES: usize = 2048;
-    let start = colon + 3;
-    let limit = (start + MAX_URL_BYTES).min(bytes.len());
-    let stops =
-        |byte: u8| byte <= b' ' || matches!(byte, b'"' | b'\'' | b'<' | b'>' | b'`' | b'\\');
-    let end = (start..limit).find(|&at| stops(bytes[at])).unwrap_or(limit);
-    let host_end = (start..end).find(|&at| matches!(bytes[at], b'/' | b'?')).unwrap_or(end);
-    let Some(sign) = bytes[start..host_end].iter().rposition(|&byte| byte == b'@') else {
-        return (None, end);
-    };
-    let sign = start + sign;
-    let Some(split) = bytes[start..sign].iter().position(|&byte| byte == b':') else {
-        return (None, end);
-    };
-    let user = &bytes[start..start + split];
-    let password = start + split + 1..sign;
-    let text = &bytes[password.clone()];
-    let known = text.len() < 3
-        || text == user
-        || is_common_value(text)
-        || (placeholder(text) && !random(text))
-        || text.iter().any(|byte| b"{}$()[]|*,".contains(byte)) && look(text).digits == 0
-        || text.starts_with(b"$")
-        || text.starts_with(b"{")
-        || text.starts_with(b"%");
-    let finding = (!known).then_some(Finding { range: password, kind: "url-password" });
-    (finding, end)
 }
