@@ -13,6 +13,17 @@ pub struct AppPermits {
     max: usize,
 }
 
+/// What the agents of an app may keep in Hob's memory at a time. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ReadingPermits {
+    /// For long lines of output.
+    pub long_lines: PermitsOfApp,
+    /// For requests for files, each until a long answer has been read.
+    pub file_requests: PermitsOfApp,
+    /// For long parts of transcripts, each until its records are passed on.
+    pub records: PermitsOfApp,
+}
+
 /// The permits of one app. Clones share them.
 #[derive(Debug, Clone)]
 pub struct PermitsOfApp(Arc<Semaphore>);
@@ -48,6 +59,12 @@ impl PermitsOfApp {
         AppPermit { _permit: self.0.clone().acquire_owned().await.ok() }
     }
 
+    /// Returns a permit that counts as `count`, or `None` if fewer are left.
+    pub fn try_acquire_many(&self, count: u32) -> Option<AppPermit> {
+        let permit = self.0.clone().try_acquire_many_owned(count).ok()?;
+        Some(AppPermit { _permit: Some(permit) })
+    }
+
     /// Returns a permit, or `None` if all are taken.
     pub fn try_acquire(&self) -> Option<AppPermit> {
         let permit = self.0.clone().try_acquire_owned().ok()?;
@@ -69,5 +86,8 @@ mod tests {
         drop(held);
         assert_eq!(second.0.available_permits(), 2);
         assert!(permits.of("a").try_acquire().is_some());
+        assert!(permits.of("a").try_acquire_many(3).is_none());
+        let both = permits.of("a").try_acquire_many(2);
+        assert!(both.is_some() && permits.of("a").try_acquire().is_none());
     }
 }

@@ -15,6 +15,9 @@ const MAX_LINE_BYTES: usize = 8 << 20;
 /// Longer lines need a permit.
 const LONG_LINE_BYTES: usize = 32 << 10;
 
+/// How many long lines of an app's agents may be in memory at a time.
+pub(crate) const MAX_LONG_LINES: usize = 2;
+
 /// How long an agent may take to finish a long line.
 const LONG_LINE_TIMEOUT: Duration = Duration::from_secs(60);
 

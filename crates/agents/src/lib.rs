@@ -3,6 +3,7 @@
 //! - [`driver`] starts an agent and talks to it, whatever its protocol.
 //! - [`claude`] keeps real Claude Code processes warm and answers whole conversations with them.
 //! - [`SandboxConfig`] makes the environment and the confinement of every agent.
+//! - `work_folders` says which folders of the user a session may work in.
 //! - [`sandbox_denials`] names the setting that allows what the sandbox denied.
 //! - [`client_tools`] lets an agent call tools that a client of `/v1` runs.
 //! - [`json_lines`] reads the lines of an agent's standard output.
@@ -20,11 +21,14 @@ mod git_settings;
 pub mod json_lines;
 mod live_limit;
 pub mod mcp_servers;
+mod offered_models;
 mod owner_copy;
 mod runtime;
 mod sandbox;
 pub mod sandbox_denials;
+mod work_folders;
 
 pub use live_limit::{IdleAgents, LiveLimit, LivePermit};
+pub use offered_models::OfferedModels;
 pub use runtime::Runtime;
 pub use sandbox::{AGENT_HOME_VARIABLE, SandboxConfig, SandboxLayers};

@@ -1,7 +1,14 @@
 //! The limit on live agents: open sessions, runs and the processes of the Claude backend.
+//!
+//! An app may use every place that is free, so that a server with one app is used in full. When no place is free, an app
+//! that has less than its share gets one beyond the limit, as long as another has more than its share: the places divided by
+//! the apps that have agents or want one. Two places are enough for a session and a run next to it, so an app gets no more of
+//! those. Hence with many apps two to three times as many agents can run as the limit says, but only while apps keep more than
+//! their share. A place of such an app that becomes free is not given away until the number is below the limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::AppName;
@@ -11,6 +18,10 @@ use hob_domain::AppName;
 const NEWCOMERS_RESERVE: usize = 2;
 /// How many agents of the owner's own may run in addition to those.
 const OWNERS_RESERVE: usize = 2;
+/// How many agents an app may have by its share when no place is free.
+const MAX_BY_SHARE: usize = 2;
+/// When to ask again if nobody knows which agent ends next.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The limit on live agents. Clones share it.
 #[derive(Clone)]
@@ -44,6 +55,9 @@ pub struct LivePermit {
 pub trait IdleAgents: Send + Sync {
     /// Ends one idle agent with its process tree. Returns `false` if there is none.
     async fn end_one(&self) -> bool;
+
+    /// Returns how long it takes until an agent can be ended that cannot be ended yet, if there is one.
+    fn next_end(&self) -> Option<Duration>;
 }
 
 impl LiveLimit {
@@ -58,7 +72,7 @@ impl LiveLimit {
 
     /// Acquires a permit for an agent of this app, ending an idle agent if all permits are taken. Returns `None` if
     /// every agent is in use. There is no queue: callers report the full pool and clients retry. There are some more
-    /// permits for apps that have no live agent, and for the owner's own work.
+    /// permits for apps that have less than their share, and for the owner's own work.
     pub async fn acquire(&self, app: &str) -> Option<LivePermit> {
         loop {
             if let Some(permit) = self.try_acquire(app) {
@@ -84,13 +98,25 @@ impl LiveLimit {
 
     fn acquire_reserve(&self, app: &str) -> Option<LivePermit> {
         let mut in_use = self.in_use.lock();
-        let limit = match app == AppName::owner().as_str() {
-            true => self.limit + NEWCOMERS_RESERVE + OWNERS_RESERVE,
-            false if in_use.contains_key(app) => self.limit,
-            false => self.limit + NEWCOMERS_RESERVE,
+        let own = in_use.get(app).copied().unwrap_or_default();
+        let is_owner = app == AppName::owner().as_str();
+        let (reserve, by_share) = match (is_owner, own) {
+            (true, _) => (NEWCOMERS_RESERVE + OWNERS_RESERVE, usize::MAX),
+            (false, 0) => (NEWCOMERS_RESERVE, MAX_BY_SHARE),
+            (false, _) => (0, MAX_BY_SHARE),
         };
-        let is_free = total(&in_use) < limit;
+        let is_free = total(&in_use) < self.limit + reserve
+            || is_owner && own < OWNERS_RESERVE
+            || own < by_share && self.has_less_than_its_share(&in_use, app);
         is_free.then(|| self.add(&mut in_use, app))
+    }
+
+    /// Returns whether an app has less than its share, and another one more than that.
+    fn has_less_than_its_share(&self, in_use: &HashMap<String, usize>, app: &str) -> bool {
+        let mut others = in_use.iter().filter(|(name, _)| *name != app);
+        let own = in_use.get(app).copied().unwrap_or_default();
+        let share = self.limit / (others.clone().count() + 1);
+        own < share && others.any(|(_, count)| *count > share)
     }
 
     /// Returns a permit for an agent that is live already, even above the limit.
@@ -106,6 +132,12 @@ impl LiveLimit {
     /// Returns the number of permits in use.
     pub fn in_use(&self) -> usize {
         total(&self.in_use.lock())
+    }
+
+    /// Returns when a caller without a permit should ask again.
+    pub fn retry_after(&self) -> Duration {
+        let idle = self.idle.get().and_then(Weak::upgrade);
+        idle.and_then(|idle| idle.next_end()).unwrap_or(RETRY_AFTER)
     }
 
     pub fn limit(&self) -> usize {
@@ -163,12 +195,54 @@ mod tests {
         assert!(limit.acquire(greedy).await.is_none());
     }
 
+    #[tokio::test]
+    async fn every_app_gets_a_place_while_others_have_more_than_their_share() {
+        let limit = LiveLimit::new(16);
+        let mut held = Vec::new();
+        while let Some(permit) = limit.acquire("greedy").await {
+            held.push(permit);
+        }
+        assert_eq!(held.len(), 16, "one app alone uses every place");
+        for number in 0..15 {
+            let app = format!("app-{number}");
+            held.extend([limit.acquire(&app).await.unwrap_or_else(|| panic!("{app}"))]);
+        }
+        assert!(limit.acquire("one more").await.is_none(), "there are more apps than places");
+        let owner = AppName::owner();
+        assert!(limit.acquire(owner.as_str()).await.is_some(), "the owner always gets one");
+        assert!(limit.acquire("greedy").await.is_none());
+        assert!(limit.in_use() < 2 * limit.limit());
+    }
+
+    #[tokio::test]
+    async fn app_below_its_share_gets_a_session_and_a_run() {
+        let limit = LiveLimit::new(16);
+        let mut held = Vec::new();
+        while let Some(permit) = limit.acquire("greedy").await {
+            held.push(permit);
+        }
+        for app in ["b", "c", "d"] {
+            let (session, run) = (limit.acquire(app).await, limit.acquire(app).await);
+            assert!(session.is_some() && run.is_some(), "{app}");
+            assert!(limit.acquire(app).await.is_none(), "not more than two");
+            held.extend([session, run].into_iter().flatten());
+        }
+        let fair = LiveLimit::new(4);
+        let _all = [fair.acquire("a").await, fair.acquire("a").await, fair.acquire("b").await];
+        let _last = fair.acquire("b").await;
+        assert!(fair.acquire("a").await.is_none(), "nobody has more than the share");
+    }
+
     struct Warm(Mutex<Vec<LivePermit>>);
 
     #[async_trait]
     impl IdleAgents for Warm {
         async fn end_one(&self) -> bool {
             self.0.lock().unwrap().pop().is_some()
+        }
+
+        fn next_end(&self) -> Option<Duration> {
+            None
         }
     }
 

@@ -8,13 +8,17 @@ use hob_terminal::Terminals;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app_permits::AppPermits;
+use crate::app_permits::{AppPermits, ReadingPermits};
 use crate::client_tools::ToolServers;
+use crate::json_lines::MAX_LONG_LINES;
 use crate::live_limit::LiveLimit;
+use crate::offered_models::OfferedModels;
 use crate::sandbox::SandboxConfig;
 
-/// How many long lines of an app's agents may be in memory at a time.
-const MAX_LONG_LINES: usize = 2;
+/// How many requests for files of an app's agents run at a time.
+const MAX_FILE_REQUESTS: usize = 2;
+/// How many long parts of transcripts of an app's agents are in memory at a time.
+const MAX_LONG_RECORDS: usize = 1;
 
 /// The processes, tasks and limits that all parts share. Clones share them too.
 #[derive(Clone)]
@@ -30,14 +34,17 @@ pub struct Runtime {
     pub terminals: Terminals,
     /// The limit on live agents.
     pub live: LiveLimit,
-    /// The limit on long lines of agents.
-    pub long_lines: AppPermits,
+    long_lines: AppPermits,
+    file_requests: AppPermits,
+    records: AppPermits,
     /// The environment and confinement of every agent.
     pub sandbox: SandboxConfig,
     /// Removes folders that agents have filled.
     pub trash: Trash,
     /// The servers by which agents call the tools of clients.
     pub tool_servers: ToolServers,
+    /// The models that agents have offered.
+    pub offered_models: OfferedModels,
 }
 
 impl Runtime {
@@ -57,9 +64,21 @@ impl Runtime {
             children,
             live,
             long_lines: AppPermits::new(MAX_LONG_LINES),
+            file_requests: AppPermits::new(MAX_FILE_REQUESTS),
+            records: AppPermits::new(MAX_LONG_RECORDS),
             sandbox,
             trash,
             tool_servers: ToolServers::default(),
+            offered_models: OfferedModels::default(),
+        }
+    }
+
+    /// Returns the permits by which the output and the requests of an app's agents are read.
+    pub fn reading_permits(&self, app: &str) -> ReadingPermits {
+        ReadingPermits {
+            long_lines: self.long_lines.of(app),
+            file_requests: self.file_requests.of(app),
+            records: self.records.of(app),
         }
     }
 

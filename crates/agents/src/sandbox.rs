@@ -59,6 +59,7 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     ".gradle/gradle.properties",
     ".cache/huggingface/token",
     ".huggingface/token",
+    ".hob",
     ".claude.json",
     ".claude/.credentials.json",
     ".codex/auth.json",
@@ -68,6 +69,50 @@ pub(crate) const CREDENTIALS: &[&str] = &[
     ".config/goose/secrets.yaml",
     ".qwen/oauth_creds.json",
     ".local/share/opencode/auth.json",
+    ".cargo/credentials",
+    ".gem/credentials",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".config/heroku",
+    ".config/doctl",
+    ".config/stripe",
+    ".config/ngrok",
+    ".config/netlify",
+    ".config/glab-cli",
+    ".config/solana",
+    ".config/1Password",
+    ".config/vivaldi",
+    ".config/microsoft-edge",
+    ".config/opera",
+    ".config/Code",
+    ".config/Cursor",
+    ".config/Claude",
+    ".config/configstore",
+    ".local/share/com.vercel.cli",
+    ".fly",
+    ".pulumi/credentials.json",
+    ".kaggle",
+    ".railway",
+    ".terraformrc",
+    ".mylogin.cnf",
+    ".pki",
+    ".electrum",
+    ".bitcoin",
+    ".ethereum",
+    "snap/firefox",
+    "snap/chromium",
+    ".var/app",
+    ".gemini/.env",
+    ".gemini/mcp-oauth-tokens.json",
+    ".local/share/opencode/mcp-auth.json",
+    ".cursor/mcp.json",
+    ".copilot/mcp-config.json",
+    ".bash_history",
+    ".zsh_history",
+    ".local/share/fish/fish_history",
+    ".python_history",
+    ".psql_history",
+    ".mysql_history",
 ];
 
 /// The sandbox settings that all agents share.
@@ -255,8 +300,9 @@ impl SandboxConfig {
             }
         }
         let stores = CREDENTIALS.iter().filter_map(|path| Some(user.as_ref()?.join(path)));
-        let opened: Vec<PathBuf> =
-            readable.iter().chain(&writable).map(|path| real(path)).collect();
+        // The first one is the working folder, which a caller chooses and which opens no store.
+        let own = writable.iter().skip(1);
+        let opened: Vec<PathBuf> = readable.iter().chain(own).map(|path| real(path)).collect();
         let is_open = |path: &PathBuf| {
             // Claude Code needs this file with its folder.
             let folder = path.file_name().filter(|name| *name == ".claude.json");
@@ -266,7 +312,7 @@ impl SandboxConfig {
         };
         let mut hidden = vec![self.home.clone()];
         hidden.extend(self.backups.clone());
-        hidden.extend(stores.filter(|path| !is_open(path)));
+        hidden.extend(stores.filter(|path| *path != self.home && !is_open(path)));
         let mut visible: Vec<PathBuf> = user.iter().cloned().collect();
         visible.extend(hob_child::own_program().ok());
         visible.extend(agent.command.iter().map(PathBuf::from).filter(|path| path.is_absolute()));

@@ -155,6 +155,8 @@ mod tests {
             sockets: Vec::new(),
             ports: None,
             git_hosts: Vec::new(),
+            modes: BTreeMap::new(),
+            notices: BTreeMap::new(),
             install: String::new(),
         }
     }

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::Stream;
 use hob_domain::{Fingerprint, fingerprint};
-use hob_transcript::claude::{Event, TurnResult, Usage, preamble};
+use hob_transcript::claude::{Event, TurnResult, Usage};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::counts::{BackendFigures, Origin, OriginCounts};
 use super::error::BackendError;
+use super::input::preamble;
 use super::options::{BackendOptions, HistoryMode};
 use super::pool::Pool;
 use super::process_list::ProcessInfo;
@@ -25,8 +26,9 @@ use super::turn_output::{Continuation, Listener, TurnOutput, WaitingTurn};
 use crate::client_tools::ToolServer;
 use crate::live_limit::IdleAgents;
 
-/// A turn that has waited this long for its client's tools ends if another call needs its place.
-const MIN_WAIT_FOR_CLIENT: Duration = Duration::from_secs(10);
+/// A turn that has waited this long for its client's tools ends if another call needs its place. Most tools have answered by
+/// then, and what the agent did itself in the turn is lost with its process.
+const MIN_WAIT_FOR_CLIENT: Duration = Duration::from_secs(2);
 /// How long the processes of a removed app may take to end.
 const FORGET_APP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -300,8 +302,13 @@ impl BackendState {
             let (calls, held_back) = calls.split_at(given);
             let keys = request.keys_after_pause(&output.said(calls));
             // The next request must find the turn as soon as the client has the calls.
-            let waiting =
-                WaitingTurn { app, session_id: session_id.clone(), scope: scope.clone(), resume };
+            let waiting = WaitingTurn {
+                app,
+                session_id: session_id.clone(),
+                scope: scope.clone(),
+                is_call_required: request.must_call,
+                resume,
+            };
             self.waiting().put(waiting, keys, Instant::now());
             output.pause(
                 calls,
@@ -343,14 +350,13 @@ impl BackendState {
         }
     }
 
-    /// Ends the turn that has waited longest for its client's tools, if that is long. Returns whether it did.
+    /// Ends the turn that has waited longest for its client's tools: one whose client required the call, or one that has
+    /// waited long. Returns whether it did.
     async fn end_waiting(&self) -> bool {
         let now = Instant::now();
-        let taken = {
-            let mut waiting = self.waiting();
-            let is_long = waiting.next_expiry(MIN_WAIT_FOR_CLIENT).is_some_and(|at| at <= now);
-            is_long.then(|| waiting.take_oldest()).flatten()
-        };
+        let taken = self.waiting().take_oldest_where(|turn, since| {
+            turn.is_call_required || now.saturating_duration_since(since) >= MIN_WAIT_FOR_CLIENT
+        });
         let Some(WaitingTurn { session_id, resume, .. }) = taken else { return false };
         drop(resume);
         let is_live =
@@ -412,6 +418,11 @@ impl IdleAgents for BackendState {
             }
             None => self.end_waiting().await,
         }
+    }
+
+    fn next_end(&self) -> Option<Duration> {
+        let at = self.waiting().next_expiry(MIN_WAIT_FOR_CLIENT)?;
+        Some(at.saturating_duration_since(Instant::now()))
     }
 }
 

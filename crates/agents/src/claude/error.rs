@@ -13,9 +13,9 @@ pub enum BackendError {
     Closed,
     /// The limit on live processes is reached, and none is idle.
     #[error(
-        "{0} sessions, runs and requests are open, which is the limit; try again later or raise sessions.max_live"
+        "{limit} sessions, runs and requests are open, which is the limit; try again later or raise sessions.max_live"
     )]
-    PoolFull(usize),
+    PoolFull { limit: usize, retry_after: Duration },
     /// The program is not installed or cannot be run.
     #[error("{0}")]
     NotInstalled(String),
@@ -31,6 +31,9 @@ pub enum BackendError {
     /// The model's API failed, after the program's own retries.
     #[error("{message}")]
     Api { status: Option<u16>, kind: String, message: String },
+    /// The model's answer is not what the request requires, also after a second attempt.
+    #[error("{0}, even after a second attempt")]
+    WrongAnswer(String),
     /// A person pressed Escape.
     #[error("the turn was interrupted")]
     Interrupted,

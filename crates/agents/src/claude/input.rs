@@ -1,6 +1,9 @@
-//! Makes a prompt safe to type: it arrives as text, never as a command or a key.
+//! Makes a prompt safe to type: it arrives as text, never as a command or a key. Also writes a history as text before a
+//! prompt.
 
+use hob_domain::{Block, Message, Role};
 use hob_transcript::claude::{COMMAND_GUARD, is_command};
+use serde_json::Value;
 
 /// Returns the text to paste, or `None` if nothing is left of it.
 ///
@@ -44,6 +47,36 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
+/// Returns the history as text, followed by the new prompt.
+pub fn preamble(history: &[Message], prompt: &str) -> String {
+    let mut text = String::from("Previous conversation context:\n");
+    for message in history {
+        let who = match message.role {
+            Role::User => "User",
+            Role::Assistant => "Assistant",
+        };
+        let parts: Vec<String> = message
+            .content
+            .iter()
+            .filter_map(|block| match block {
+                Block::Text(text) => Some(text.clone()),
+                Block::ToolUse { name, input, .. } => Some(format!("(called {name} with {input})")),
+                Block::ToolResult { content: Value::String(text), .. } => {
+                    Some(format!("(result: {text})"))
+                }
+                Block::ToolResult { content, .. } => Some(format!("(result: {content})")),
+                Block::Thinking { .. } => None,
+                Block::Other(value) => {
+                    let kind = value["type"].as_str().unwrap_or("block");
+                    Some(format!("(a block of type {kind}, which is not repeated here)"))
+                }
+            })
+            .collect();
+        text.push_str(&format!("[{who}]: {}\n", parts.join("\n")));
+    }
+    format!("{text}\nContinue from here. New user message: {prompt}")
+}
+
 /// Returns the bytes of a bracketed paste.
 pub fn paste(text: &str) -> Vec<u8> {
     format!("\x1b[200~{text}\x1b[201~").into_bytes()
@@ -59,6 +92,7 @@ pub fn gist(text: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     #[test]
     fn commands_become_text() {
@@ -86,6 +120,31 @@ mod tests {
         for nothing in ["", "  \n", "\x03\x1b"] {
             assert_eq!(typed(nothing), None);
         }
+    }
+
+    #[test]
+    fn preamble_has_the_documented_words() {
+        let text =
+            preamble(&[Message::user("remember beaver"), Message::assistant("ok")], "how are you?");
+        for words in [
+            "Previous conversation context:",
+            "[User]: remember beaver",
+            "[Assistant]: ok",
+            "Continue from here. New user message: how are you?",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn preamble_names_blocks_that_are_not_text() {
+        let image = json!({"type": "image", "source": {"type": "base64", "data": "aGk="}});
+        let message = json!({"role": "user", "content": [image, {"type": "text", "text": "look"}]});
+        let text = preamble(&[Message::parse(&message).unwrap()], "and now?");
+        assert!(
+            text.contains("(a block of type image, which is not repeated here)\nlook"),
+            "{text}"
+        );
     }
 
     proptest! {

@@ -25,7 +25,7 @@ impl TerminalSession {
         let mut restored = Instant::now();
         self.write(b"\x1b").await?;
         let end = loop {
-            reading.advance(emit)?;
+            reading.advance(emit).await?;
             if let Some(end) = reading.turn.end() {
                 break end.clone();
             }

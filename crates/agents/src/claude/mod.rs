@@ -52,5 +52,5 @@ pub use launch_spec::temporary_scope;
 pub use launch_spec::{LaunchSpec, LaunchSpecProvider, SandboxedLauncher};
 pub use options::{BackendOptions, HistoryMode};
 pub use process_list::ProcessInfo;
-pub(crate) use profile::ArgumentPaths;
+pub(crate) use profile::{ArgumentPaths, STREAM_ARGUMENTS};
 pub use profile::{ClaudeTransport, Profile};

@@ -47,7 +47,13 @@ impl<S> Pool<S> {
 
     /// Takes the session that has been idle for longest.
     pub fn take_oldest(&mut self) -> Option<S> {
-        let (number, _) = self.idle.iter().min_by_key(|(number, idle)| (idle.since, **number))?;
+        self.take_oldest_where(|_, _| true)
+    }
+
+    /// Takes the session that has been idle for longest of those that `matches` selects, by when they became idle.
+    pub fn take_oldest_where(&mut self, matches: impl Fn(&S, Instant) -> bool) -> Option<S> {
+        let found = self.idle.iter().filter(|(_, idle)| matches(&idle.session, idle.since));
+        let (number, _) = found.min_by_key(|(number, idle)| (idle.since, **number))?;
         self.remove(*number)
     }
 

@@ -1,13 +1,24 @@
 //! What may differ from one conversation to the next.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hob_domain::Driver;
 use serde_json::{Map, Value, json};
 
 use super::argument_files::{ArgumentFiles, ProcessFile};
 use crate::client_tools::{ClientTool, NAME_PREFIX, SERVER_NAME};
+
+/// The launch arguments for stream-json in both directions, with partial messages.
+pub(crate) const STREAM_ARGUMENTS: [&str; 7] = [
+    "-p",
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--include-partial-messages",
+];
 
 /// Tools that open a dialog, or change the permission mode so that other tools do. Nobody answers it.
 const DIALOG_TOOLS: &str = "AskUserQuestion,EnterPlanMode,ExitPlanMode";
@@ -97,6 +108,16 @@ impl Profile {
             client_tools: Vec::new(),
             extra_args: Vec::new(),
         }
+    }
+
+    /// Lets the agent use every tool without a permission.
+    pub fn allow_all_tools(&mut self) {
+        self.permission_mode = Some("bypassPermissions".to_owned());
+    }
+
+    /// Lets the agent read the files in a folder without a permission.
+    pub fn allow_reading(&mut self, folder: &Path) {
+        self.extra_args.push(format!("--add-dir={}", folder.display()));
     }
 
     /// Returns the part of the fingerprint other than the history.

@@ -123,28 +123,21 @@ impl CompletionRequest {
 
     /// Returns what is wrong with the answer that ended the turn, if anything is.
     pub fn objection(&self, result: &TurnResult, events: &[Event]) -> Option<Objection> {
-        let failed = |kind: &str, message: String| BackendError::Api {
-            status: None,
-            kind: kind.to_owned(),
-            message,
-        };
         // The model was stopped, and the client is told why.
         if matches!(result.stop_reason.as_str(), "refusal" | "max_tokens") {
             return None;
         }
         if self.must_call {
-            let text = "the model did not call a tool, which tool_choice requires, even after a second attempt";
-            let error = failed("tool_choice", text.to_owned());
+            let text = "the model did not call a tool, which tool_choice requires";
+            let error = BackendError::WrongAnswer(text.to_owned());
             return Some(Objection { prompt: CALL_REMINDER.to_owned(), error });
         }
         let wrong = self.answer_check.as_ref()?(&last_text(events)).err()?;
         let prompt = format!(
             "That answer does not have the required form: {wrong}\nAnswer again with the corrected JSON and nothing else."
         );
-        let text = format!(
-            "the model's answer did not have the required form, even after a second attempt: {wrong}"
-        );
-        Some(Objection { prompt, error: failed("structured_output", text) })
+        let text = format!("the model's answer did not have the required form ({wrong})");
+        Some(Objection { prompt, error: BackendError::WrongAnswer(text) })
     }
 
     /// Returns the text that the last message has next to its tool results.

@@ -137,6 +137,7 @@ impl ProcessStarter {
             launch_spec.set("TERM", "xterm-256color");
         }
         let id = session_id.clone();
+        let permits = self.options.runtime.reading_permits(&profile.app);
         let launch = Launch {
             command: launch_spec.command,
             arguments,
@@ -147,6 +148,7 @@ impl ProcessStarter {
             transcript: transcript.clone(),
             watch: self.changes.watch(&folder),
             confinement: launch_spec.confinement,
+            records: permits.records,
             registrar: TerminalRegistrar {
                 terminals: self.options.runtime.terminals.clone(),
                 id,
@@ -161,7 +163,7 @@ impl ProcessStarter {
                 ClaudeProcess::Terminal(Box::new(session))
             }
             ClaudeTransport::Stream => {
-                let long_lines = self.options.runtime.long_lines.of(&profile.app);
+                let long_lines = permits.long_lines;
                 let session = StreamSession::start(children, &self.tasks, launch, long_lines);
                 ClaudeProcess::Stream(session.await?)
             }
@@ -217,7 +219,10 @@ impl ProcessStarter {
     ) -> Result<ProcessEntry, BackendError> {
         let live = &self.options.runtime.live;
         let permit = live.acquire(&request.profile.app).await;
-        let permit = permit.ok_or(BackendError::PoolFull(live.limit()))?;
+        let permit = permit.ok_or_else(|| BackendError::PoolFull {
+            limit: live.limit(),
+            retry_after: live.retry_after(),
+        })?;
         Ok(self.live.enter(permit, &request.profile, session_id))
     }
 }

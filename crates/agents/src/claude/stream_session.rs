@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::error::BackendError;
 use super::input;
 use super::pipes::{self, MAX_PENDING_RECORDS, Record};
+use super::profile::STREAM_ARGUMENTS;
 use super::terminal_session::{Launch, TurnTimeouts, spawned};
 use crate::app_permits::PermitsOfApp;
 
@@ -39,7 +40,7 @@ impl StreamSession {
     ) -> Result<StreamSession, BackendError> {
         let mut command = launch.command.iter();
         let program = command.next().cloned().unwrap_or_default();
-        let args = command.map(String::as_str).chain(stream_json::ARGUMENTS);
+        let args = command.map(String::as_str).chain(STREAM_ARGUMENTS);
         let args = args.chain(launch.arguments.iter().map(String::as_str));
         let spec = ChildSpec {
             program: program.into(),
@@ -266,6 +267,9 @@ mod tests {
         };
         let good = json!({"type": "result", "is_error": false, "stop_reason": "max_tokens", "usage": {"output_tokens": 7}});
         assert_eq!(of(good), Ok(("max_tokens".to_owned(), 7)));
+        let cut = json!({"type": "result", "is_error": true, "api_error": "max_output_tokens",
+            "result": "API Error: too long", "stop_reason": "stop_sequence", "usage": {"output_tokens": 8}});
+        assert_eq!(of(cut), Ok(("max_tokens".to_owned(), 8)));
         let failed = json!({"type": "result", "subtype": "success", "is_error": true,
             "result": "API Error: 529 Overloaded"});
         assert!(matches!(of(failed), Err(BackendError::Api { status: Some(529), .. })));

@@ -14,11 +14,16 @@ use super::error::BackendError;
 use super::input;
 use super::screen::{self, Screen, View};
 use super::transcript_file::TranscriptFile;
-use super::transcript_tail::{FolderWatch, TranscriptTail};
+use super::transcript_tail::{
+    Appended, FolderWatch, MAX_READ_BYTES, SHORT_READ_BYTES, TranscriptTail,
+};
+use crate::app_permits::PermitsOfApp;
 use hob_terminal::{InputLock, TerminalRegistrar, TerminalRegistration};
 
 /// The terminal's size. The transcript does not depend on it.
 pub(super) const SIZE: Size = Size { rows: 40, cols: 120 };
+/// The smallest terminal in which Claude Code shows everything that Hob looks for. A viewer can make it smaller.
+const MIN_READABLE_SIZE: Size = Size { rows: 16, cols: 60 };
 /// How long the input box may take to show a paste. Enter is pressed after that in any case.
 const PASTE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Enter is pressed again if the input box still shows the prompt after this time.
@@ -49,6 +54,8 @@ pub struct Launch {
     pub transcript: TranscriptFile,
     pub watch: FolderWatch,
     pub confinement: Option<Confinement>,
+    /// The permits for long parts of the app's transcripts.
+    pub records: PermitsOfApp,
     /// Registers the terminal.
     pub registrar: TerminalRegistrar,
 }
@@ -76,6 +83,7 @@ pub struct TerminalSession {
     pub(super) screen: Screen,
     watch: FolderWatch,
     transcript: TranscriptFile,
+    records: PermitsOfApp,
     session_id: String,
     turns: u32,
     /// The time of the last human input after which the input box was cleared.
@@ -93,28 +101,51 @@ struct RunningTurn {
 
 /// The growing part of the transcript that belongs to one turn.
 pub(super) struct TurnTranscript {
-    tail: TranscriptTail,
+    /// `None` only while it is being read.
+    tail: Option<TranscriptTail>,
+    permits: PermitsOfApp,
     pub(super) turn: TurnReader,
 }
 
 impl TurnTranscript {
     /// Starts at the current end of the transcript.
-    fn begin(transcript: TranscriptFile) -> TurnTranscript {
-        TurnTranscript { tail: TranscriptTail::at_end(transcript), turn: TurnReader::default() }
+    fn begin(transcript: TranscriptFile, permits: PermitsOfApp) -> TurnTranscript {
+        let tail = Some(TranscriptTail::at_end(transcript));
+        TurnTranscript { tail, permits, turn: TurnReader::default() }
     }
 
     /// Reads new records and emits their events. Returns whether there were any.
-    pub(super) fn advance(
+    pub(super) async fn advance(
         &mut self,
         emit: &mut impl FnMut(Event, &str),
     ) -> Result<bool, BackendError> {
-        let failed = |error: std::io::Error| BackendError::Internal(error.to_string());
         let mut any = false;
-        while let Some(records) = self.tail.read().map_err(failed)? {
+        loop {
+            let (appended, permit) = match self.read(SHORT_READ_BYTES).await? {
+                Appended::Long => {
+                    let permit = self.permits.acquire().await;
+                    (self.read(MAX_READ_BYTES).await?, Some(permit))
+                }
+                appended => (appended, None),
+            };
+            let Appended::Records(records) = appended else { return Ok(any) };
             any |= !records.is_empty();
             self.turn.push(records).into_iter().for_each(|(event, raw)| emit(event, &raw));
+            if permit.is_some() {
+                // The receiver of the events passes them on before the next part is read.
+                tokio::task::yield_now().await;
+            }
         }
-        Ok(any)
+    }
+
+    /// Reads and parses on a blocking thread.
+    async fn read(&mut self, limit: usize) -> Result<Appended, BackendError> {
+        let Some(mut tail) = self.tail.take() else { return Ok(Appended::Nothing) };
+        let reading = tokio::task::spawn_blocking(move || (tail.read(limit), tail));
+        let failed = |error: String| BackendError::Internal(error);
+        let (appended, tail) = reading.await.map_err(|error| failed(error.to_string()))?;
+        self.tail = Some(tail);
+        appended.map_err(|error| failed(error.to_string()))
     }
 }
 
@@ -157,6 +188,7 @@ impl TerminalSession {
             screen,
             watch: launch.watch,
             transcript: launch.transcript,
+            records: launch.records,
             session_id: launch.session_id,
             turns: 0,
             tidied: None,
@@ -230,7 +262,7 @@ impl TerminalSession {
             .ok_or_else(|| BackendError::Invalid("prompt: must not be empty".to_owned()))?;
         let started = Instant::now();
         // A viewer may have made the terminal too small.
-        self.terminal.ensure_readable_size(SIZE);
+        self.terminal.ensure_size(MIN_READABLE_SIZE, SIZE);
         let has_new_input = self.terminal.last_input_at() > self.tidied;
         if has_new_input && !self.clear_human_input(limits.turn, interrupt).await? {
             return Ok(TurnEnd::Interrupted);
@@ -239,7 +271,7 @@ impl TerminalSession {
         if interrupt.is_cancelled() {
             return Ok(TurnEnd::Interrupted);
         }
-        let mut reading = TurnTranscript::begin(self.transcript.clone());
+        let mut reading = TurnTranscript::begin(self.transcript.clone(), self.records.clone());
         self.type_prompt(&typed).await?;
         let turn = RunningTurn { typed, limits, started, entered: Instant::now() };
         let end = self.follow_turn(&turn, &mut reading, interrupt, &mut emit).await?;
@@ -282,7 +314,7 @@ impl TerminalSession {
             // Marked before reading, so that no change in between is missed.
             let mut changed = self.watch.changed();
             changed.mark_unchanged();
-            if reading.advance(emit)? {
+            if reading.advance(emit).await? {
                 last_activity = Instant::now();
                 stalled = false;
             }
@@ -295,7 +327,7 @@ impl TerminalSession {
             }
             if !self.child.is_running() {
                 // Records that were written before the exit may still be unread.
-                reading.advance(emit)?;
+                reading.advance(emit).await?;
                 return match reading.turn.end() {
                     Some(end) => Ok(end.clone()),
                     None => Err(self.died().await),

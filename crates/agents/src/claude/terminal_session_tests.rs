@@ -13,6 +13,7 @@ use super::super::config::prepare_own_folder;
 use super::super::transcript_file::TranscriptFile;
 use super::super::transcript_tail::TranscriptWatcher;
 use super::*;
+use crate::app_permits::AppPermits;
 use hob_terminal::{Terminal, TerminalKind, Terminals};
 
 const ID: &str = "5b9d3b1e-0000-4000-8000-00000000aaaa";
@@ -68,6 +69,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
         watch: TranscriptWatcher::start().watch(&watched),
         transcript,
         confinement: None,
+        records: AppPermits::new(1).of("a"),
         registrar: TerminalRegistrar {
             terminals: terminals.clone(),
             id: ID.to_owned(),

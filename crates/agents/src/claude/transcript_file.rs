@@ -4,16 +4,13 @@
 //! access starts at a folder that the agent cannot replace, and follows no link from there.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use hob_files::{Folder, Trash, owned};
 use hob_transcript::claude::transcript_path;
 
 use super::config::ConfigFolder;
-
-/// A larger transcript is not read whole.
-const MAX_READ_BYTES: u64 = 256 << 20;
 
 /// Where a session's transcript lies. It need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +48,20 @@ impl TranscriptFile {
         Folder::open(&self.root)?.file(&self.below)
     }
 
-    /// Reads the whole file, if it is not too large.
-    pub fn read(&self) -> io::Result<String> {
-        let bytes = Folder::open(&self.root)?.read(&self.below, MAX_READ_BYTES)?;
-        String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    /// Reads the whole lines among the last `limit` bytes of the file.
+    pub fn read_end(&self, limit: u64) -> io::Result<String> {
+        let mut file = self.open()?;
+        let skipped = file.metadata()?.len().saturating_sub(limit);
+        // With the byte before, a line that begins there is known to be whole.
+        file.seek(SeekFrom::Start(skipped.saturating_sub(1)))?;
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        let is_end = |byte: &u8| *byte == b'\n';
+        let begin = match skipped {
+            0 => 0,
+            _ => bytes.iter().position(is_end).map_or(bytes.len(), |at| at + 1),
+        };
+        Ok(String::from_utf8_lossy(&bytes[begin..]).into_owned())
     }
 
     pub fn exists(&self) -> bool {
@@ -128,12 +135,13 @@ mod tests {
         fs::create_dir(&other).unwrap();
         foreign.create("{\"secret\":1}\n").unwrap();
         symlink(other.join("projects"), config.join("projects")).unwrap();
-        assert!(own.open().is_err() && own.read().is_err() && !own.exists());
+        assert!(own.open().is_err() && own.read_end(99).is_err() && !own.exists());
         assert!(own.create_folder().is_err() && own.create("x").is_err());
         assert!(own.set_aside().is_err() && own.remove().is_err());
         fs::remove_file(config.join("projects")).unwrap();
         own.create("first").unwrap();
-        assert_eq!(own.read().unwrap(), "first");
+        assert_eq!(own.read_end(3).unwrap(), "", "no whole line");
+        assert_eq!(own.read_end(99).unwrap(), "first");
         assert!(own.create("second").is_err());
         own.set_aside().unwrap();
         own.create("second").unwrap();
@@ -144,7 +152,10 @@ mod tests {
         nix::unistd::mkfifo(&own.path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(own.open().is_err(), "a pipe does not block");
         own.remove().unwrap();
-        assert_eq!(foreign.read().unwrap(), "{\"secret\":1}\n");
+        assert_eq!(foreign.read_end(99).unwrap(), "{\"secret\":1}\n");
+        fs::write(foreign.path(), "one\ntwo\n").unwrap();
+        let ends = [2, 4, 5, 8].map(|limit| foreign.read_end(limit).unwrap());
+        assert_eq!(ends, ["", "two\n", "two\n", "one\ntwo\n"]);
     }
 
     #[test]

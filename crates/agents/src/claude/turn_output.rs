@@ -38,6 +38,8 @@ pub(super) struct WaitingTurn {
     pub session_id: String,
     /// The settings of its request. Only a request with equal settings continues it.
     pub scope: Value,
+    /// Whether the request required the call. Many such clients want nothing but the arguments, and bring no result.
+    pub is_call_required: bool,
     pub resume: oneshot::Sender<Box<Continuation>>,
 }
 

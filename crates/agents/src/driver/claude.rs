@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use hob_domain::json_size::has_too_many_values;
 use hob_domain::{Block, Message, Role, Timestamp};
 use hob_files::owned;
 use hob_transcript::claude::{SeedContext, seed_transcript};
@@ -41,8 +42,23 @@ impl Drop for PreparedSession {
     }
 }
 
-/// Prepares the environment, the sandbox and the arguments.
-pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, StartError> {
+/// Prepares the environment, the sandbox and the arguments. Runs on a blocking thread, because the transcript may have to be
+/// searched.
+pub(super) async fn prepare(
+    mut start: StartOptions,
+) -> Result<(PreparedSession, StartOptions), StartError> {
+    let permit = match start.history.is_empty() {
+        true => None,
+        false => Some(start.permits.records.acquire().await),
+    };
+    let preparing = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        prepare_now(&mut start).map(|prepared| (prepared, start))
+    });
+    preparing.await.map_err(|error| StartError::Internal(error.to_string()))?
+}
+
+fn prepare_now(start: &mut StartOptions) -> Result<PreparedSession, StartError> {
     let internal = |error: std::io::Error| StartError::Internal(error.to_string());
     // A configuration folder is never shared by apps: it holds transcripts, and settings that run commands.
     let owner = start.child.owner.clone().unwrap_or_default();
@@ -105,9 +121,12 @@ pub(super) fn prepare(start: &mut StartOptions) -> Result<PreparedSession, Start
     })
 }
 
-/// Returns whether a transcript holds the last prompt and, after it, the end of its answer.
+/// How much of a transcript is searched for the last prompt and its answer.
+const MAX_SEARCHED_BYTES: u64 = 16 << 20;
+
+/// Returns whether the end of a transcript holds the last prompt and, after it, the end of its answer.
 fn knows(transcript: &TranscriptFile, history: &[Message]) -> bool {
-    let Ok(text) = transcript.read() else { return false };
+    let Ok(text) = transcript.read_end(MAX_SEARCHED_BYTES) else { return false };
     let words = |message: &Message| -> String {
         let texts = message.content.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_str()),
@@ -118,7 +137,7 @@ fn knows(transcript: &TranscriptFile, history: &[Message]) -> bool {
     let [.., prompt, answer] = history else { return true };
     let (prompt, answer) = (words(prompt), words(answer));
     let (prompt, mut asked) = (input::plain(&prompt).trim().to_owned(), false);
-    for line in text.lines() {
+    for line in text.lines().filter(|line| !has_too_many_values(line.as_bytes())) {
         let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
         let Ok(message) = Message::parse(&record["message"]) else { continue };
         let said = words(&message);

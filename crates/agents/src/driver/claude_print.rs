@@ -15,6 +15,7 @@ use hob_domain::session::TurnUsage;
 use hob_domain::{RunReply, RunRequest};
 use serde::Deserialize;
 
+use super::live_agent::last_line;
 use crate::claude::{ConfigFolder, input};
 
 /// The file with the system prompt, in the run's folder for temporary files.
@@ -156,12 +157,6 @@ fn find_result(stdout: &str) -> Option<ResultRecord> {
         return records.filter_map(|value| serde_json::from_value(value).ok()).find(is_result);
     }
     stdout.lines().rev().filter_map(|line| serde_json::from_str(line).ok()).find(is_result)
-}
-
-/// Returns the last line that is not blank, shortened for messages.
-pub fn last_line(text: &str) -> Option<String> {
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(line.trim().chars().take(300).collect())
 }
 
 #[cfg(test)]

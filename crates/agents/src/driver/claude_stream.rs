@@ -22,17 +22,22 @@ use super::live_agent::{
     AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent, PermissionOption,
     PermissionOptionKind, PermissionRequest,
 };
+use super::permission_detail::permission_detail;
+use super::settings::SettingRefusal;
 use super::start::{StartError, StartOptions};
+use crate::claude::STREAM_ARGUMENTS;
 use crate::claude::input;
 use crate::claude::pipes::{self, MAX_PENDING_RECORDS, Record};
 
 /// How long the program may take to exit after its input is closed.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
+/// What the model reads of a denied tool call, if the answer has no message.
+const DENIED: &str = "This was not allowed.";
 
 /// Starts the program.
-pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartError> {
-    let prepared = claude::prepare(&mut start)?;
-    let mut arguments: Vec<String> = stream_json::ARGUMENTS.map(str::to_owned).into();
+pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> {
+    let (prepared, start) = claude::prepare(start).await?;
+    let mut arguments: Vec<String> = STREAM_ARGUMENTS.map(str::to_owned).into();
     if start.permissions == Permissions::Ask {
         arguments.extend(["--permission-prompt-tool".to_owned(), "stdio".to_owned()]);
     }
@@ -51,7 +56,7 @@ pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartErr
     let agent_task =
         StreamAgent { child, input: messages, translator: Translator::new(&prepared.session) };
     let (records, received) = mpsc::channel(MAX_PENDING_RECORDS);
-    start.tasks.spawn(pipes::read(output, records, start.long_lines.clone()));
+    start.tasks.spawn(pipes::read(output, records, start.permits.long_lines.clone()));
     start.tasks.spawn(agent_task.run(received, prepared, channels));
     Ok(agent)
 }
@@ -152,8 +157,15 @@ impl Translator {
                 let input = self.asked.remove(&request)?;
                 Some(match option.as_deref() {
                     Some("allow") => stream_json::allow_response(&request, &input),
-                    _ => stream_json::deny_response(&request, message.as_deref()),
+                    _ => {
+                        let message = message.filter(|text| !text.trim().is_empty());
+                        stream_json::deny_response(&request, message.as_deref().unwrap_or(DENIED))
+                    }
                 })
+            }
+            AgentCommand::Configure { reply, .. } => {
+                let _ = reply.send(Err(SettingRefusal::unsupported()));
+                None
             }
             AgentCommand::Close => None,
         }
@@ -214,6 +226,7 @@ impl Translator {
         let title = claude::permission_title(&tool, &input);
         let call = json!({"toolCallId": tool_use_id, "title": title,
             "kind": claude::tool_kind(&tool), "rawInput": input});
+        let detail = permission_detail(&title, &call);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
             "params": {"sessionId": self.session, "toolCall": call, "options": choices,
                 "_meta": {"raw": record}}});
@@ -222,7 +235,7 @@ impl Translator {
             PermissionOption::new("allow", "Allow", PermissionOptionKind::AllowOnce),
             PermissionOption::new("reject", "Reject", PermissionOptionKind::RejectOnce),
         ];
-        let request = PermissionRequest { id, title, options, form: None };
+        let request = PermissionRequest { id, title, detail, options, form: None };
         vec![AgentEvent::Message(message.to_string()), AgentEvent::PermissionRequested(request)]
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hob_transcript::claude::{Usage, UsageById};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +20,8 @@ const NO_TURN_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 const STALL_AFTER: Duration = Duration::from_secs(20);
 
 /// Starts the program and waits for its prompt.
-pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartError> {
-    let prepared = claude::prepare(&mut start)?;
+pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> {
+    let (prepared, start) = claude::prepare(start).await?;
     let folder = prepared.transcript.create_folder();
     let folder = folder.map_err(|error| StartError::Internal(error.to_string()))?;
     let mut environment = start.child.env.clone();
@@ -38,6 +39,7 @@ pub(crate) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartErr
         transcript: prepared.transcript.clone(),
         watch: start.changes.watch(&folder),
         confinement: start.child.confinement.clone(),
+        records: start.permits.records.clone(),
         registrar: start.registrar.clone(),
     };
     let limits =
@@ -97,6 +99,7 @@ async fn turn(
 ) -> Result<(), String> {
     let (events, mut happened) = mpsc::unbounded_channel::<(Event, Value)>();
     let interrupt = CancellationToken::new();
+    let mut used = UsageById::new();
     let emit = move |event: Event, raw: &str| {
         let raw = serde_json::from_str(raw).unwrap_or_default();
         let _ = events.send((event, raw));
@@ -108,6 +111,7 @@ async fn turn(
             tokio::select! {
                 biased;
                 Some((event, raw)) = happened.recv() => {
+                    count(&mut used, &event);
                     if let Some(event) = translate(name, event, &raw)
                         && !channels.send(vec![event], None).await
                     {
@@ -124,26 +128,29 @@ async fn turn(
         }
     };
     while let Ok((event, raw)) = happened.try_recv() {
+        count(&mut used, &event);
         if let Some(event) = translate(name, event, &raw) {
             let _ = channels.send(vec![event], None).await;
         }
     }
     let prompt = claude::new_prompt_id();
+    // A cancelled turn has used what its messages have used so far.
+    let cancelled = || {
+        let used = usage(&Usage::total(used.values()));
+        claude::result(&prompt, "cancelled", &used, &Value::Null)
+    };
     let (line, over, usable) = match end {
         Ok(TurnEnd::Finished(result)) => {
             let reason = claude::stop_reason(&result.stop_reason).to_owned();
-            let line = claude::result(&prompt, &reason, &usage(&result), &raw_result(&result));
+            let line =
+                claude::result(&prompt, &reason, &usage(&result.usage), &raw_result(&result));
             (line, Ok(reason), Ok(()))
         }
-        Ok(TurnEnd::Interrupted) => {
-            let line = claude::result(&prompt, "cancelled", &json!({}), &Value::Null);
-            (line, Ok("cancelled".to_owned()), Ok(()))
-        }
+        Ok(TurnEnd::Interrupted) => (cancelled(), Ok("cancelled".to_owned()), Ok(())),
         Err(BackendError::Died { how, .. }) => return Err(how),
         // The turn was interrupted, but the process is not proven clean, so it is ended.
         Err(error) if interrupt.is_cancelled() => {
-            let line = claude::result(&prompt, "cancelled", &json!({}), &Value::Null);
-            (line, Ok("cancelled".to_owned()), Err(error.to_string()))
+            (cancelled(), Ok("cancelled".to_owned()), Err(error.to_string()))
         }
         Err(error) => {
             let text = error.to_string();
@@ -173,8 +180,15 @@ fn translate(session: &str, event: Event, raw: &Value) -> Option<AgentEvent> {
     Some(AgentEvent::Message(claude::update(session, update, raw)))
 }
 
-fn usage(result: &TurnResult) -> Value {
-    let usage = result.usage;
+/// Counts the tokens of a message.
+fn count(used: &mut UsageById, event: &Event) {
+    if let Event::Assistant { message_id, usage, .. } = event {
+        used.insert(message_id.clone(), *usage);
+    }
+}
+
+/// Returns the tokens as ACP counts them. The interactive program reports no cost.
+fn usage(usage: &Usage) -> Value {
     json!({"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens,
         "cachedReadTokens": usage.cache_read_input_tokens,
         "cachedWriteTokens": usage.cache_creation_input_tokens})

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// The largest form that is put to the caller, with its message, in bytes.
+pub(super) const MAX_FORM_BYTES: usize = 64 << 10;
+
 /// Checks the fields of a form. Errors name the field. The agent checks finer rules itself: lengths, ranges and patterns.
 pub fn check(form: &Value, content: &Value) -> Result<(), String> {
     let Some(fields) = content.as_object() else {

@@ -1,8 +1,10 @@
 //! A live agent as its caller sees it: commands in, events out.
 
+use hob_domain::SettingChange;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
+use super::settings::{AgentSettings, SettingRefusal};
 use crate::app_permits::AppPermit;
 
 /// Events that may wait to be stored. When the channel is full, the agent itself waits.
@@ -14,6 +16,8 @@ pub struct LiveAgent {
     pub conversation: String,
     /// A request that could not be met as asked, in words for the caller.
     pub notice: Option<String>,
+    /// What it offers now.
+    pub settings: AgentSettings,
     commands: mpsc::UnboundedSender<AgentCommand>,
     events: mpsc::Receiver<PendingEvent>,
     /// The permits of the events that the caller has taken since it last waited for one. By then they are stored.
@@ -39,6 +43,11 @@ pub enum AgentCommand {
         content: Option<Value>,
         /// What the user tells the agent with a rejection. Only Claude Code's stream-json has a field for it.
         message: Option<String>,
+    },
+    /// Change a setting. The answer has all settings after the change.
+    Configure {
+        change: SettingChange,
+        reply: oneshot::Sender<Result<Value, SettingRefusal>>,
     },
     /// End the conversation for good.
     Close,
@@ -69,12 +78,20 @@ pub struct AgentExit {
     pub prompt_unseen: bool,
 }
 
+/// Returns an output's last line that is not blank, shortened for messages.
+pub fn last_line(text: &str) -> Option<String> {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(line.trim().chars().take(300).collect())
+}
+
 /// An agent's request for permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRequest {
     pub id: String,
     /// The action, in the agent's words.
     pub title: String,
+    /// The command, the change of a file or the other input that the title does not say. Its length is bounded.
+    pub detail: Option<String>,
     pub options: Vec<PermissionOption>,
     /// What the agent wants to know: a JSON schema of an object with plain fields. The answer that allows the request has
     /// them.
@@ -158,6 +175,7 @@ impl LiveAgent {
             LiveAgent {
                 conversation,
                 notice: None,
+                settings: AgentSettings::default(),
                 commands,
                 events,
                 held: Vec::new(),

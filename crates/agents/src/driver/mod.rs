@@ -9,11 +9,14 @@ mod claude_tui;
 mod dispatch;
 pub mod form;
 mod live_agent;
+mod permission_detail;
+mod settings;
 mod start;
 
 pub use dispatch::start;
 pub use live_agent::{
     AgentCommand, AgentEvent, AgentExit, LiveAgent, PermissionOption, PermissionOptionKind,
-    PermissionRequest,
+    PermissionRequest, last_line,
 };
+pub use settings::{AgentSettings, SettingRefusal};
 pub use start::{StartError, StartOptions};

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hob_child::{ChildSpec, Children, SpawnError};
-use hob_domain::Message;
 use hob_domain::session::Permissions;
+use hob_domain::{AgentChoices, Message};
 use hob_terminal::TerminalRegistrar;
 use tokio_util::task::TaskTracker;
 
-use crate::app_permits::PermitsOfApp;
+use crate::app_permits::ReadingPermits;
 use crate::claude::TranscriptWatcher;
 use crate::mcp_servers::McpServer;
 
@@ -30,15 +30,21 @@ pub struct StartOptions {
     /// The conversation so far. An agent whose own record lies on another node is seeded with it.
     pub history: Vec<Message>,
     pub model: Option<String>,
+    /// The settings that the caller has chosen in this conversation. They win over the model.
+    pub choices: AgentChoices,
     pub system: Option<String>,
     pub permissions: Permissions,
+    /// The agent's mode for these permissions, unless the caller has chosen one.
+    pub mode: Option<String>,
+    /// What the caller of a new conversation should know of these permissions.
+    pub policy_notice: Option<String>,
     pub mcp_servers: Vec<McpServer>,
     /// A folder that file callbacks may reach in addition to the working folder.
     pub files: PathBuf,
     /// How long the agent may take until it accepts a prompt.
     pub start_timeout: Duration,
-    /// The permits for long lines of the app's agents.
-    pub long_lines: PermitsOfApp,
+    /// The permits by which the agent's output and requests are read.
+    pub permits: ReadingPermits,
     /// Registers the agent's terminal, if it has one.
     pub registrar: TerminalRegistrar,
 }

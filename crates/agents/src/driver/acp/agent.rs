@@ -6,14 +6,20 @@ use std::sync::atomic::Ordering;
 use agent_client_protocol::v1::schema::{
     CancelNotification, CloseSessionRequest, ContentBlock, PromptRequest, SessionId, TextContent,
 };
+use agent_client_protocol::{Error, ErrorCode};
 use hob_child::StopLadder;
+use hob_domain::SettingChange;
 use serde_json::Value;
 use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::questions::Question;
+use super::setting::{self, SentChange};
 use super::setup::{self, Conversation};
 use crate::driver::live_agent::{AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent};
+use crate::driver::settings::SettingRefusal;
 use crate::driver::start::{StartError, StartOptions};
 use crate::json_lines::{JsonLine, LineError, LineKind};
 
@@ -21,6 +27,8 @@ use crate::json_lines::{JsonLine, LineError, LineKind};
 const EXIT_GRACE: Duration = Duration::from_millis(700);
 /// How long an agent may take to close its session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an agent may take to change a setting.
+const SETTING_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Starts the agent and starts or resumes its conversation.
 pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> {
@@ -44,6 +52,7 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
             connection.is_started.store(true, Ordering::Release);
             let (mut agent, channels) = LiveAgent::new(conversation.name());
             agent.notice = conversation.notice.clone();
+            agent.settings = connection.settings.clone();
             let agent_task = AcpAgent {
                 session: SessionId::new(conversation.id),
                 preamble: conversation.preamble,
@@ -51,6 +60,8 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
                 prompt: None,
                 prompts: 0,
                 asked: HashMap::new(),
+                changes: Vec::new(),
+                tasks: start.tasks.clone(),
             };
             start.tasks.spawn(agent_task.run(channels));
             Ok(agent)
@@ -76,7 +87,7 @@ pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, S
 
 /// Starts or resumes the conversation, and waits until the agent has replayed it.
 async fn set_up(connection: &Connection, start: &StartOptions) -> Result<Conversation, StartError> {
-    let conversation = setup::set_up(&connection.wire, start).await?;
+    let conversation = setup::set_up(&connection.wire, start, &connection.settings).await?;
     if conversation.is_replayed {
         connection.replay.settle().await;
     }
@@ -95,6 +106,9 @@ struct AcpAgent {
     prompts: u64,
     /// Questions that wait for an answer.
     asked: HashMap<String, Question>,
+    /// The ids of changes of settings without an answer.
+    changes: Vec<Value>,
+    tasks: TaskTracker,
 }
 
 /// The next input of the agent task.
@@ -134,6 +148,8 @@ impl AcpAgent {
                     let gone = self.end().await;
                     return channels.exit(gone).await;
                 }
+                // Nobody asked the agent for it but Hob, so it is no message of the conversation.
+                Next::Line(Some(Ok(line))) if self.answers_change(&line) => {}
                 Next::Line(Some(Ok(line))) => {
                     let end = self.turn_end(&line);
                     let mut events = vec![AgentEvent::Message(line.text)];
@@ -180,8 +196,40 @@ impl AcpAgent {
                     asked.answer(option, content);
                 }
             }
+            AgentCommand::Configure { change, reply } => self.configure(&change, reply),
             AgentCommand::Close => {}
         }
+    }
+
+    /// Sends a change of a setting. Its answer does not keep the agent's messages waiting.
+    fn configure(
+        &mut self,
+        change: &SettingChange,
+        reply: oneshot::Sender<Result<Value, SettingRefusal>>,
+    ) {
+        let settings = self.connection.settings.clone();
+        let SentChange { id, answer } =
+            setting::send(&self.connection.wire, &self.session, change, &settings);
+        self.changes.extend(id);
+        self.tasks.spawn(async move {
+            let answer = tokio::time::timeout(SETTING_TIMEOUT, answer).await;
+            let answer = answer.unwrap_or_else(|_| {
+                let seconds = SETTING_TIMEOUT.as_secs();
+                let text = format!("the agent did not answer within {seconds} s");
+                Err(Error::new(ErrorCode::INTERNAL_ERROR, text))
+            });
+            let _ = reply.send(answer.map(|()| settings.to_json()).map_err(|error| {
+                let code = i64::from(error.code.value());
+                SettingRefusal { code, message: setup::words(&error) }
+            }));
+        });
+    }
+
+    /// Returns whether a line answers a change of a setting.
+    fn answers_change(&mut self, line: &JsonLine) -> bool {
+        let LineKind::Response(id) = &line.kind else { return false };
+        let found = self.changes.iter().position(|change| change == id);
+        found.map(|index| self.changes.swap_remove(index)).is_some()
     }
 
     /// Returns how the turn ended, if this line ends it.

@@ -23,6 +23,7 @@ use super::questions::Question;
 use super::replay::{LineUse, ReplayFilter};
 use super::terminals::AgentTerminals;
 use crate::app_permits::PermitsOfApp;
+use crate::driver::settings::AgentSettings;
 use crate::driver::start::{StartError, StartOptions};
 use crate::json_lines::{self, JsonLine, LineError, LineKind, LineReader};
 
@@ -39,6 +40,8 @@ pub(super) struct Connection {
     pub questions: mpsc::UnboundedReceiver<Question>,
     /// Decides which of the agent's lines are reported. Lines of the handshake never are.
     pub replay: Arc<ReplayFilter>,
+    /// What the agent offers.
+    pub settings: AgentSettings,
     /// Whether the conversation is open, so that somebody can answer questions.
     pub is_started: Arc<AtomicBool>,
     writing: Arc<Writing>,
@@ -56,13 +59,15 @@ impl Connection {
         let replay = Arc::new(ReplayFilter::new());
         let closed = CancellationToken::new();
         let answers = Arc::new(PendingAnswers::default());
+        let settings = AgentSettings::default();
         let output = Output {
             lines: lines_sender,
             library: for_library,
             replay: replay.clone(),
             answers: answers.clone(),
+            settings: settings.clone(),
         };
-        start.tasks.spawn(read(stdout, start.long_lines.clone(), output));
+        start.tasks.spawn(read(stdout, start.permits.long_lines.clone(), output));
         let writing = Arc::new(Writing::default());
         let input = Input { stdin, writing: writing.clone(), answers: answers.clone() };
         let outgoing = futures_util::sink::unfold(input, write);
@@ -70,7 +75,8 @@ impl Connection {
         let transport = Lines::new(outgoing, incoming);
         let sandbox = start.child.confinement.as_ref();
         let hidden = sandbox.map_or(&[][..], |sandbox| &sandbox.hidden);
-        let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden);
+        let permits = start.permits.file_requests.clone();
+        let file_access = FileAccess::new(&start.child.cwd, &start.files, hidden, permits);
         let terminals = AgentTerminals::new(start, file_access.clone());
         let (wire_sender, mut wire) = oneshot::channel();
         let is_started = Arc::new(AtomicBool::new(false));
@@ -95,7 +101,17 @@ impl Connection {
             }
         });
         let input = Some(closed.drop_guard());
-        Ok(Connection { child, wire, lines, questions, replay, is_started, writing, input })
+        Ok(Connection {
+            child,
+            wire,
+            lines,
+            questions,
+            replay,
+            settings,
+            is_started,
+            writing,
+            input,
+        })
     }
 
     /// Returns what is known about prompts that were written.
@@ -158,17 +174,17 @@ impl Handlers {
             )
             .on_receive_request(
                 async move |request: ReadTextFileRequest, responder, _| {
-                    for_files.wait_for_room().await;
-                    let answer = for_reading.read(&request);
+                    for_files.wait_for_answers_to_be_read().await;
+                    let (answer, permit) = for_reading.read(request).await;
                     let bytes = answer.as_ref().map_or(0, |answer| answer.content.len());
-                    for_files.add(responder.raw_id(), bytes);
+                    for_files.add_answer(responder.raw_id(), bytes, permit);
                     responder.respond_with_result(answer)
                 },
                 on_receive_request!(),
             )
             .on_receive_request(
                 async move |request: WriteTextFileRequest, responder, _| {
-                    responder.respond_with_result(for_writing.write(&request))
+                    responder.respond_with_result(for_writing.write(request).await)
                 },
                 on_receive_request!(),
             )
@@ -181,10 +197,10 @@ impl Handlers {
             )
             .on_receive_request(
                 async move |request: TerminalOutputRequest, responder, _| {
-                    for_output.wait_for_room().await;
+                    for_output.wait_for_answers_to_be_read().await;
                     let answer = showing.output(&request);
                     let bytes = answer.as_ref().map_or(0, |answer| answer.output.len());
-                    for_output.add(responder.raw_id(), bytes);
+                    for_output.add_answer(responder.raw_id(), bytes, None);
                     responder.respond_with_result(answer)
                 },
                 on_receive_request!(),
@@ -264,15 +280,16 @@ struct Output {
     library: mpsc::Sender<std::io::Result<String>>,
     replay: Arc<ReplayFilter>,
     answers: Arc<PendingAnswers>,
+    settings: AgentSettings,
 }
 
 /// Reads the agent's output to its end. An agent that writes faster than its lines are stored is slowed
 /// down by its own pipe, and so is one that asks without reading the answers.
 async fn read(stdout: pipe::Receiver, long_lines: PermitsOfApp, output: Output) {
-    let Output { lines, library, replay, answers } = output;
+    let Output { lines, library, replay, answers, settings } = output;
     let mut reader = LineReader::new(BufReader::with_capacity(16 << 10, stdout), long_lines);
     loop {
-        let line = match reader.next().await {
+        let mut line = match reader.next().await {
             Ok(Some(line)) => line,
             Ok(None) => return,
             Err(error) => {
@@ -283,9 +300,18 @@ async fn read(stdout: pipe::Receiver, long_lines: PermitsOfApp, output: Output) 
         let for_library = (line.kind != LineKind::Notification).then(|| line.text.clone());
         if let LineKind::Request(id) = &line.kind {
             tokio::select! {
-                () = answers.wait_for_room() => answers.add(id, 0),
+                () = answers.wait_for_room() => {}
                 () = lines.closed() => return,
             }
+            // A file to write stays in memory until its turn. Other requests may wait for a person, so they must not
+            // keep the permit from other agents.
+            let is_write = line.permit.is_some()
+                && json_lines::method(&line.text).as_deref() == Some("fs/write_text_file");
+            let permit = if is_write { line.permit.take() } else { None };
+            answers.add_request(id, line.text.len(), permit);
+        }
+        if line.kind == LineKind::Notification {
+            settings.read(&line.text);
         }
         match replay.decide(&line) {
             LineUse::Discard => {}

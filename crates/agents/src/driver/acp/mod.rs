@@ -11,6 +11,7 @@ mod connection;
 mod files;
 mod questions;
 mod replay;
+mod setting;
 mod setup;
 mod terminals;
 

@@ -11,10 +11,10 @@ use agent_client_protocol::v1::schema::{
 };
 use serde_json::{Value, json};
 
+use crate::driver::form::MAX_FORM_BYTES;
 use crate::driver::live_agent::{PermissionOption, PermissionOptionKind, PermissionRequest};
+use crate::driver::permission_detail::permission_detail;
 
-/// The largest form that is put to the caller, with its message, in bytes.
-const MAX_FORM_BYTES: usize = 64 << 10;
 /// The options of a form.
 const ACCEPT: &str = "accept";
 const DECLINE: &str = "decline";
@@ -65,9 +65,11 @@ impl Question {
                 let options = request.options.iter().map(|option| {
                     PermissionOption::new(&option.option_id.0, &option.name, kind(option))
                 });
+                let title = request.tool_call.fields.title.clone().unwrap_or_default();
                 PermissionRequest {
                     id: responder.raw_id().to_string(),
-                    title: request.tool_call.fields.title.clone().unwrap_or_default(),
+                    detail: permission_detail(&title, &json!(request.tool_call)),
+                    title,
                     options: options.collect(),
                     form: None,
                 }
@@ -75,6 +77,7 @@ impl Question {
             Question::Form { message, form, responder } => PermissionRequest {
                 id: responder.raw_id().to_string(),
                 title: message.clone(),
+                detail: None,
                 options: vec![
                     PermissionOption::new(ACCEPT, "Send", PermissionOptionKind::AllowOnce),
                     PermissionOption::new(DECLINE, "Decline", PermissionOptionKind::RejectOnce),

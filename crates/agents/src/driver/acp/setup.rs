@@ -6,17 +6,22 @@ use agent_client_protocol::v1::schema::{
     AgentCapabilities, AuthMethod, AuthenticateRequest, ClientCapabilities, ContentBlock,
     ElicitationCapabilities, ElicitationFormCapabilities, FileSystemCapabilities, Implementation,
     InitializeRequest, InitializeResponse, LoadSessionRequest, McpServer, NewSessionRequest,
-    ResumeSessionRequest, SessionConfigOption, SessionConfigOptionValue, SessionId,
-    SetSessionConfigOptionRequest, SystemPrompt, TextContent,
+    ResumeSessionRequest, SessionConfigOption, SessionId, SystemPrompt, TextContent,
 };
 use agent_client_protocol::{
     Agent, Error, ErrorCode, is_connection_terminated, is_incoming_transport_closed,
 };
 use hob_domain::session::Permissions;
+use hob_domain::{OptionValue, SettingChange};
 use serde_json::json;
 
+use super::setting;
+use crate::driver::settings::{AgentSettings, MODEL_OPTION};
 use crate::driver::start::{StartError, StartOptions};
 use crate::mcp_servers;
+
+/// The id of the option by which some agents offer their modes, too.
+const MODE_OPTION: &str = "mode";
 
 /// A conversation that accepts prompts.
 pub(super) struct Conversation {
@@ -38,8 +43,12 @@ impl Conversation {
 
 type Wire = ConnectionTo<Agent>;
 
-/// Performs the handshake and starts or resumes the conversation.
-pub(super) async fn set_up(wire: &Wire, start: &StartOptions) -> Result<Conversation, StartError> {
+/// Performs the handshake and starts or resumes the conversation. What the agent offers in it is noted in `settings`.
+pub(super) async fn set_up(
+    wire: &Wire,
+    start: &StartOptions,
+    settings: &AgentSettings,
+) -> Result<Conversation, StartError> {
     let mut capabilities = ClientCapabilities::new()
         .fs(FileSystemCapabilities::new().read_text_file(true).write_text_file(true))
         .terminal(true);
@@ -59,7 +68,7 @@ pub(super) async fn set_up(wire: &Wire, start: &StartOptions) -> Result<Conversa
         );
         return Err(StartError::Refused(text));
     }
-    let opener = ConversationOpener { wire, start, initialized: &initialized };
+    let opener = ConversationOpener { wire, start, settings, initialized: &initialized };
     match opener.open().await {
         Err(error) if error.code == ErrorCode::AUTH_REQUIRED => {
             opener.log_in(&initialized.auth_methods).await?;
@@ -72,6 +81,7 @@ pub(super) async fn set_up(wire: &Wire, start: &StartOptions) -> Result<Conversa
 struct ConversationOpener<'a> {
     wire: &'a Wire,
     start: &'a StartOptions,
+    settings: &'a AgentSettings,
     initialized: &'a InitializeResponse,
 }
 
@@ -86,19 +96,18 @@ impl ConversationOpener<'_> {
         let servers: Vec<McpServer> = serde_json::from_value(json!(servers))
             .map_err(|error| Error::invalid_params().data(json!(error.to_string())))?;
         let sessions = &self.capabilities().session_capabilities;
-        let options;
         let mut is_replayed = false;
-        let id = match &self.start.resume {
+        let (id, modes, options) = match &self.start.resume {
             Some(id) if sessions.resume.is_some() => {
                 let request = ResumeSessionRequest::new(id.clone(), cwd).mcp_servers(servers);
-                options = self.wire.send_request(request).block_task().await?.config_options;
-                SessionId::new(id.as_str())
+                let session = self.wire.send_request(request).block_task().await?;
+                (SessionId::new(id.as_str()), session.modes, session.config_options)
             }
             Some(id) if self.capabilities().load_session => {
                 let request = LoadSessionRequest::new(id.clone(), cwd).mcp_servers(servers);
                 is_replayed = true;
-                options = self.wire.send_request(request).block_task().await?.config_options;
-                SessionId::new(id.as_str())
+                let session = self.wire.send_request(request).block_task().await?;
+                (SessionId::new(id.as_str()), session.modes, session.config_options)
             }
             Some(_) => {
                 let text = "the agent cannot resume conversations";
@@ -111,16 +120,22 @@ impl ConversationOpener<'_> {
                     request = request.system_prompt(SystemPrompt::new(blocks));
                 }
                 let session = self.wire.send_request(request).block_task().await?;
-                options = session.config_options;
-                session.session_id
+                (session.session_id, session.modes, session.config_options)
             }
         };
-        let notice = match &self.start.model {
+        self.settings.set_modes(json!(modes));
+        self.settings.set_config_options(json!(options));
+        let is_chosen = self.start.choices.options.contains_key(MODEL_OPTION);
+        let model = self.start.model.as_ref().filter(|_| !is_chosen);
+        let mut notices = match model {
             Some(model) => {
                 self.choose_model(&id, options.as_deref().unwrap_or_default(), model).await?
             }
-            None => None,
+            None => Vec::new(),
         };
+        notices.extend(self.choose_mode(&id).await?);
+        notices.extend(self.choose_again(&id).await?);
+        let notice = (!notices.is_empty()).then(|| notices.join("; "));
         let fresh = self.start.resume.is_none();
         let preamble = self.start.system.clone().filter(|_| fresh && !self.takes_system());
         Ok(Conversation { id: id.to_string(), preamble, notice, is_replayed })
@@ -130,22 +145,57 @@ impl ConversationOpener<'_> {
         self.capabilities().session_capabilities.system_prompt.is_some()
     }
 
+    /// Sets the mode for the session's permissions. Returns a notice if the agent refuses, because its questions may not be
+    /// what the caller expects, and the notice of the agent's entry.
+    async fn choose_mode(&self, id: &SessionId) -> Result<Option<String>, Error> {
+        let choices = &self.start.choices;
+        let is_chosen = choices.mode.is_some() || choices.options.contains_key(MODE_OPTION);
+        let Some(mode) = self.start.mode.as_ref().filter(|_| !is_chosen) else { return Ok(None) };
+        let change = SettingChange::Mode { mode: mode.clone() };
+        match setting::send(self.wire, id, &change, self.settings).answer.await {
+            Ok(()) => Ok(self.start.policy_notice.clone().filter(|_| self.start.resume.is_none())),
+            Err(error) if is_closed(&error) => Err(error),
+            Err(error) => {
+                let (policy, why) = (self.start.permissions.as_str(), words(&error));
+                Ok(Some(format!(
+                    "permissions = \"{policy}\" may not apply: the agent does not accept its mode {mode}: {why}"
+                )))
+            }
+        }
+    }
+
+    /// Makes the caller's choices again. Returns a notice of each that the agent refuses.
+    async fn choose_again(&self, id: &SessionId) -> Result<Vec<String>, Error> {
+        let mut notices = Vec::new();
+        for change in self.start.choices.changes() {
+            let sent = setting::send(self.wire, id, &change, self.settings);
+            match sent.answer.await {
+                Ok(()) => {}
+                Err(error) if is_closed(&error) => return Err(error),
+                Err(error) => {
+                    let (what, why) = (change.describe(), words(&error));
+                    notices.push(format!("the agent no longer accepts {what}: {why}"));
+                }
+            }
+        }
+        Ok(notices)
+    }
+
     /// Chooses the model by a session option. Returns a notice if the agent has no such option.
     async fn choose_model(
         &self,
         id: &SessionId,
         options: &[SessionConfigOption],
         model: &str,
-    ) -> Result<Option<String>, Error> {
-        let Some(option) = options.iter().find(|option| option.id.0.as_ref() == "model") else {
-            return Ok(Some(
-                "the agent does not support choosing a model; it uses its default".to_owned(),
-            ));
-        };
-        let value = SessionConfigOptionValue::value_id(model.to_owned());
-        let request = SetSessionConfigOptionRequest::new(id.clone(), option.id.clone(), value);
-        self.wire.send_request(request).block_task().await?;
-        Ok(None)
+    ) -> Result<Vec<String>, Error> {
+        if options.iter().all(|option| option.id.0.as_ref() != MODEL_OPTION) {
+            let text = "the agent does not support choosing a model; it uses its default";
+            return Ok(vec![text.to_owned()]);
+        }
+        let (option, value) = (MODEL_OPTION.to_owned(), OptionValue::Choice(model.to_owned()));
+        let change = SettingChange::Option { option, value };
+        setting::send(self.wire, id, &change, self.settings).answer.await?;
+        Ok(Vec::new())
     }
 
     /// Logs in with an API key from the agent's environment. Any other method needs a person.
@@ -191,7 +241,8 @@ fn ended() -> StartError {
     StartError::Died { message: String::new(), stderr: String::new() }
 }
 
-fn words(error: &Error) -> String {
+/// Returns an agent's error in words.
+pub(super) fn words(error: &Error) -> String {
     let detail = error.data.as_ref().and_then(|data| match data {
         serde_json::Value::String(text) => Some(text.clone()),
         data => data["details"].as_str().map(str::to_owned),

@@ -140,7 +140,7 @@ impl TerminalsState {
         }
         let mut spec = self.child.clone();
         if let Some(cwd) = request.cwd {
-            if !self.file_access.contains(&cwd) {
+            if !self.file_access.contains(&cwd).await {
                 return Err(invalid("cwd: must be in the session's folder".to_owned()));
             }
             spec.cwd = cwd;
