@@ -340,11 +340,10 @@ impl Completions {
         profile.append_system_prompt = asked.system.clone();
         profile.client_tools = asked.tools.clone();
         if setup.permissions == Permissions::Allow {
-            profile.permission_mode = Some("bypassPermissions".to_owned());
+            profile.allow_all_tools();
         }
         // The agent may read the files of a request without asking for a permission.
-        let files = options.runtime.sandbox.files_of(app);
-        profile.extra_args = vec![format!("--add-dir={}", files.display())];
+        profile.allow_reading(&options.runtime.sandbox.files_of(app));
         Ok(profile)
     }
 }

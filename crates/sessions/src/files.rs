@@ -4,9 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use hob_domain::file::safe_name;
-use hob_domain::{AppName, ClusterStore, FilePart};
+use hob_domain::{AppName, ClusterStore, FilePart, Timestamp};
 use hob_files::{Folder, Trash, owned};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
@@ -211,6 +212,25 @@ impl UploadStore {
     }
 }
 
+/// Removes uploads that are older than `age` at the time `now`.
+pub(crate) fn remove_old_files(
+    files: &Path,
+    now: Timestamp,
+    age: Duration,
+    remove: &dyn Fn(&Path),
+) {
+    let now = SystemTime::from(now);
+    let folders = |path: &Path| owned::entries(path);
+    for app in folders(files) {
+        for upload in folders(&app.path()) {
+            let modified = upload.metadata().and_then(|metadata| metadata.modified()).ok();
+            if modified.and_then(|at| now.duration_since(at).ok()).is_some_and(|old| old > age) {
+                remove(&upload.path());
+            }
+        }
+    }
+}
+
 fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -287,5 +307,20 @@ mod tests {
         store.remove_app(&a).unwrap();
         store.remove_app(&a).unwrap();
         assert_eq!(store.find(&a, &stored.id), None);
+    }
+
+    #[test]
+    fn old_uploads_are_removed() {
+        let files = tempfile::tempdir().unwrap();
+        let upload = files.path().join("app/1234");
+        fs::create_dir_all(&upload).unwrap();
+        fs::write(upload.join("x.txt"), "x").unwrap();
+        let remove = |path: &Path| fs::remove_dir_all(path).unwrap();
+        remove_old_files(files.path(), Timestamp::now(), Duration::from_secs(60), &remove);
+        assert!(upload.exists());
+        let past = SystemTime::now() - Duration::from_secs(3600);
+        fs::File::open(&upload).unwrap().set_modified(past).unwrap();
+        remove_old_files(files.path(), Timestamp::now(), Duration::from_secs(60), &remove);
+        assert!(!upload.exists() && files.path().join("app").exists());
     }
 }

@@ -8,11 +8,11 @@
 mod completions;
 mod files;
 mod one_turn;
+mod run_workspace;
 mod runner;
 pub mod session;
 mod steady_clock;
 mod upload_quota;
-mod workspace;
 
 pub use completions::{
     AdmittedCompletion, CompletionError, CompletionStream, Completions, CompletionsOptions,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use hob_child::{ChildSpec, Children};
 use hob_domain::session::Permissions;
-use hob_domain::{Driver, RunError, RunReply};
+use hob_domain::{AgentChoices, AgentSpec, Driver, RunError, RunReply};
 use tokio_util::task::TaskTracker;
 
 use crate::session::{TurnReader, rejection};
-use hob_agents::app_permits::PermitsOfApp;
+use hob_agents::app_permits::ReadingPermits;
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
 use hob_terminal::TerminalRegistrar;
@@ -21,7 +21,7 @@ pub(crate) struct OneTurn {
     pub model: Option<String>,
     pub system: Option<String>,
     pub files: PathBuf,
-    pub long_lines: PermitsOfApp,
+    pub permits: ReadingPermits,
     pub tasks: TaskTracker,
     pub changes: TranscriptWatcher,
 }
@@ -31,7 +31,7 @@ impl OneTurn {
         &self,
         children: Children,
         child: ChildSpec,
-        install: &str,
+        agent: &AgentSpec,
         patience: Duration,
     ) -> StartOptions {
         StartOptions {
@@ -40,16 +40,20 @@ impl OneTurn {
             child,
             claude: PathBuf::new(),
             changes: self.changes.clone(),
-            install: install.to_owned(),
+            install: agent.install.clone(),
             resume: None,
             history: Vec::new(),
             model: self.model.clone(),
+            choices: AgentChoices::default(),
             system: self.system.clone(),
             permissions: Permissions::Deny,
+            // Nobody could change the mode or answer a question of a run; its folder is gone afterwards.
+            mode: None,
+            policy_notice: None,
             mcp_servers: Vec::new(),
             files: self.files.clone(),
             start_timeout: patience,
-            long_lines: self.long_lines.clone(),
+            permits: self.permits.clone(),
             registrar: TerminalRegistrar::detached(),
         }
     }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::on_disk;
 use crate::one_turn::OneTurn;
-use crate::workspace::{self, RunWorkspace};
+use crate::run_workspace::{self, RunWorkspace};
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::claude_print::{self, Invocation};
 use hob_agents::{LivePermit, Runtime};
@@ -46,7 +46,7 @@ pub struct Runner {
 impl Runner {
     /// Creates the runner, after removing what the runs of a killed Hob left.
     pub fn new(options: RunnerOptions) -> Runner {
-        workspace::remove_leftovers(&options.workspaces, &options.runtime);
+        run_workspace::remove_leftovers(&options.workspaces, &options.runtime);
         Runner { options, changes: TranscriptWatcher::start(), apps: Mutex::default() }
     }
 
@@ -119,7 +119,7 @@ impl Runner {
                 model: request.model.clone(),
                 system: request.system.clone(),
                 files: self.options.runtime.sandbox.files_of(app),
-                long_lines: self.options.runtime.long_lines.of(app.as_str()),
+                permits: self.options.runtime.reading_permits(app.as_str()),
                 tasks: self.options.runtime.tasks.clone(),
                 changes: self.changes.clone(),
             }),
@@ -228,8 +228,7 @@ impl ActiveRun {
         cancel: &CancellationToken,
     ) -> Result<RunReply, RunError> {
         let child = self.child(Vec::new(), folder, Stdin::Pipe)?;
-        let start =
-            turn.start(self.runtime.children.clone(), child, &self.agent.install, self.timeout);
+        let start = turn.start(self.runtime.children.clone(), child, &self.agent, self.timeout);
         let mut agent = None;
         let answer = tokio::select! {
             answer = turn.ask(start, &mut agent) => answer,

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use hob_domain::StoreError;
 use hob_domain::session::{EventKind, NewEvent};
-use tokio::sync::mpsc;
+use serde_json::json;
 
 use super::agent_host::AgentHost;
 use super::context::SessionContext;
-use super::handle::{PermissionAnswer, SessionHandle};
+use super::events::audit_event;
+use super::handle::SessionHandle;
+use super::inbox::{ActorInbox, SettingsRequest};
 use super::permission::rejection;
 use super::turn::TurnRunner;
+use super::turn_reader::idle_excess;
 use hob_agents::driver::{AgentCommand, AgentEvent};
 
 /// When a session's agent is started.
@@ -24,18 +27,20 @@ pub(super) enum AgentStart {
 /// The task of one open session.
 pub(super) struct Actor {
     host: AgentHost,
-    answers: mpsc::UnboundedReceiver<PermissionAnswer>,
+    inbox: ActorInbox,
     start: AgentStart,
+    /// The bytes of messages since the last turn.
+    idle_bytes: usize,
 }
 
 impl Actor {
     pub fn new(
         context: Arc<SessionContext>,
         handle: Arc<SessionHandle>,
-        answers: mpsc::UnboundedReceiver<PermissionAnswer>,
+        inbox: ActorInbox,
         start: AgentStart,
     ) -> Actor {
-        Actor { host: AgentHost::new(context, handle), answers, start }
+        Actor { host: AgentHost::new(context, handle), inbox, start, idle_bytes: 0 }
     }
 
     /// Runs turns until the session is closed or Hob stops.
@@ -48,7 +53,8 @@ impl Actor {
         }
         while !handle.closing.is_cancelled() && !options.runtime.stopping.is_cancelled() {
             if let Some(running) = handle.start_next_turn() {
-                TurnRunner::new(&mut self.host, &mut self.answers, running).run().await;
+                TurnRunner::new(&mut self.host, &mut self.inbox, running).run().await;
+                self.idle_bytes = 0;
                 continue;
             }
             tokio::select! {
@@ -57,6 +63,7 @@ impl Actor {
                 // Waiting turns are still there after the next start.
                 () = options.runtime.stopping.cancelled() => {}
                 () = options.runtime.ending.cancelled() => {}
+                Some(request) = self.inbox.settings.recv() => self.handle_settings(request).await,
                 event = self.host.next_event() => self.handle_idle_event(event).await,
             }
         }
@@ -73,7 +80,20 @@ impl Actor {
         }
     }
 
-    /// Starts the agent before the first turn. A failure is logged only: the first turn tries again
+    /// Handles a request about the agent's settings between turns. One start of the agent counts for all requests that wait
+    /// for it, and no agent is started for a caller that no longer waits.
+    async fn handle_settings(&mut self, request: SettingsRequest) {
+        if self.host.agent.is_some() || request.reply.is_closed() {
+            return self.host.pass_settings(request);
+        }
+        self.warm_up().await;
+        self.host.pass_settings(request);
+        while let Ok(request) = self.inbox.settings.try_recv() {
+            self.host.pass_settings(request);
+        }
+    }
+
+    /// Starts the agent before the next turn. A failure is logged only: the next turn tries again
     /// and reports it.
     async fn warm_up(&mut self) {
         let (handle, context) = (self.host.handle.clone(), self.host.context.clone());
@@ -106,9 +126,19 @@ impl Actor {
         let (handle, context) = (&self.host.handle, &self.host.context);
         match event {
             AgentEvent::Message(body) => {
-                let event = NewEvent { kind: EventKind::Message, turn: None, body };
+                self.idle_bytes += body.len();
+                let excess = idle_excess(self.idle_bytes);
+                let is_excess = excess.is_some();
+                let event = match excess {
+                    Some(text) => audit_event(EventKind::Notice, None, json!({"message": text})),
+                    None => NewEvent { kind: EventKind::Message, turn: None, body },
+                };
                 if let Err(error) = handle.append(context.store().as_ref(), vec![event]).await {
                     tracing::error!(%error, session = %handle.id, "failed to store an event");
+                }
+                if is_excess {
+                    self.idle_bytes = 0;
+                    self.host.stop_agent().await;
                 }
             }
             AgentEvent::PermissionRequested(ask) => {

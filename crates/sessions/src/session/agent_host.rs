@@ -5,22 +5,28 @@ use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
 use hob_domain::session::{EventKind, EventRange, NewEvent, Session, TurnRange};
-use hob_domain::{Driver, Message};
+use hob_domain::{Driver, Message, StoredConversation};
 use serde_json::{Value, json};
 
 use super::context::SessionContext;
 use super::events::audit_event;
 use super::handle::SessionHandle;
-use super::messages::is_agent_activity;
+use super::inbox::SettingsRequest;
 use super::session_folder::{FolderError, SessionFolder};
+use super::turn_reader::is_agent_activity;
 use hob_agents::client_tools::{ToolExchange, ToolServer};
-use hob_agents::driver::{self, AgentCommand, AgentEvent, LiveAgent, StartError, StartOptions};
+use hob_agents::driver::{
+    self, AgentCommand, AgentEvent, LiveAgent, SettingRefusal, StartError, StartOptions,
+};
 use hob_agents::mcp_servers::{self, McpServer};
 use hob_agents::sandbox_denials::denial_in;
 use hob_terminal::{TerminalKind, TerminalRegistrar};
 
 /// How many turns of a conversation are replayed to an agent that does not know it.
 const MAX_REPLAYED_TURNS: usize = 1000;
+
+/// The code of JSON-RPC for a failure.
+const INTERNAL_ERROR: i64 = -32603;
 
 /// The place of a session's agent, which may be empty.
 pub(super) struct AgentHost {
@@ -59,6 +65,42 @@ impl AgentHost {
         }
     }
 
+    /// Passes a request about the agent's settings on. Without an agent it is refused.
+    pub fn pass_settings(&mut self, request: SettingsRequest) {
+        let SettingsRequest { change, reply } = request;
+        // A caller that no longer waits has got an error for its change.
+        if reply.is_closed() {
+            return;
+        }
+        match (&mut self.agent, change) {
+            (Some(agent), Some(change)) => agent.send(AgentCommand::Configure { change, reply }),
+            (Some(agent), None) => drop(reply.send(Ok(agent.settings.to_json()))),
+            (None, _) => {
+                let text = "the agent could not be started; its next turn says why";
+                let refusal = SettingRefusal { code: INTERNAL_ERROR, message: text.to_owned() };
+                let _ = reply.send(Err(refusal));
+            }
+        }
+    }
+
+    /// Keeps the values that the caller's choices have by now: the agent may have changed its mode itself.
+    pub async fn keep_choices(&self) {
+        let Some(agent) = &self.agent else { return };
+        let handle = &self.handle;
+        let chosen = handle.choices();
+        if agent.settings.current(&chosen) == chosen {
+            return;
+        }
+        let store = self.context.store();
+        // A caller may have made another choice since.
+        let keep = |stored: &mut StoredConversation| {
+            stored.choices = agent.settings.current(&stored.choices);
+        };
+        if let Err(error) = handle.keep_conversation(store.as_ref(), keep).await {
+            tracing::warn!(%error, session = %handle.id, "failed to store an agent's settings");
+        }
+    }
+
     /// Returns what the agent does next; pends forever if there is no agent.
     pub async fn next_event(&mut self) -> AgentEvent {
         match &mut self.agent {
@@ -78,6 +120,12 @@ impl AgentHost {
     /// of the agent.
     pub async fn start_agent(&mut self) -> Result<(), StartError> {
         self.start_or_resume().await?;
+        if let Some(agent) = &self.agent {
+            let (app, name) = (&self.handle.app, &self.handle.setup.agent);
+            let models = agent.settings.models();
+            let offered = &self.context.options.runtime.offered_models;
+            offered.record(app.as_str(), name.as_str(), models);
+        }
         if let Some(notice) = self.agent.as_mut().and_then(|agent| agent.notice.take()) {
             self.record(EventKind::Notice, json!({"message": notice})).await?;
         }
@@ -99,11 +147,18 @@ impl AgentHost {
     }
 
     async fn start_or_resume(&mut self) -> Result<(), StartError> {
-        let driver = self.spec()?.driver;
         let Some(name) = self.handle.conversation() else {
+            let driver = self.spec()?.driver;
             return self.start_fresh(driver).await;
         };
-        let mut request = self.start_request(Some(name))?;
+        let (driver, mut request) = match self.resume_request(name) {
+            Ok(request) => request,
+            Err(error) => {
+                let body = json!({"ok": false, "error": error.to_string()});
+                self.record(EventKind::Resume, body).await?;
+                return Err(error);
+            }
+        };
         let (history, last) = self.history().await?;
         request.history = history;
         if matches!(driver, Driver::Acp | Driver::Demo)
@@ -201,6 +256,15 @@ impl AgentHost {
         })
     }
 
+    /// Returns what resuming the agent's conversation needs.
+    fn resume_request(&mut self, name: String) -> Result<(Driver, StartOptions), StartError> {
+        let driver = match self.spec() {
+            Ok(spec) => spec.driver,
+            Err(error) => return Err(StartError::ResumeFailed(error.to_string())),
+        };
+        Ok((driver, self.start_request(Some(name))?))
+    }
+
     fn start_request(&mut self, resume: Option<String>) -> Result<StartOptions, StartError> {
         let options = &self.context.options;
         let (handle, spec) = (&self.handle, self.spec()?);
@@ -213,9 +277,8 @@ impl AgentHost {
                 let path = folder.path.display();
                 let text = format!("the folder {path} no longer exists, or has been replaced");
                 return Err(match resume {
-                    // Another node may have it.
-                    Some(_) if folder.is_elsewhere() => StartError::ResumeFailed(text),
-                    _ => StartError::Refused(text),
+                    Some(_) => StartError::ResumeFailed(text),
+                    None => StartError::Refused(text),
                 });
             }
         }
@@ -244,12 +307,15 @@ impl AgentHost {
             resume,
             history: Vec::new(),
             model: setup.model.clone(),
+            choices: handle.choices(),
             system: setup.system.clone(),
             permissions: setup.permissions,
+            mode: spec.modes.get(setup.permissions.as_str()).cloned(),
+            policy_notice: spec.notices.get(setup.permissions.as_str()).cloned(),
             mcp_servers: mcp_servers::with_memory(servers, &options.memory),
             files: options.runtime.sandbox.files_of(&handle.app),
             start_timeout: options.limits.start_timeout,
-            long_lines: options.runtime.long_lines.of(handle.app.as_str()),
+            permits: options.runtime.reading_permits(handle.app.as_str()),
             registrar: TerminalRegistrar {
                 terminals: options.runtime.terminals.clone(),
                 id: handle.id.to_string(),

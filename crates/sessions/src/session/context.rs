@@ -8,6 +8,9 @@ use tokio::sync::Semaphore;
 
 use super::counters::Counters;
 use super::error::SessionError;
+use super::limits::{
+    MAX_LIST_READS, MAX_LONG_ANSWERS, MAX_LONG_PAGES, MAX_LONG_TURN_ENDS, MAX_PAGE_READS,
+};
 use super::options::SessionsOptions;
 use hob_agents::app_permits::AppPermits;
 use hob_agents::claude::TranscriptWatcher;
@@ -18,15 +21,6 @@ use crate::files::on_disk;
 /// Subfolder of the workspaces with one last-turn marker per session.
 pub(super) const TURN_MARKERS: &str = ".turns";
 
-/// How many ends of long turns are stored at a time.
-const MAX_LONG_TURN_ENDS: usize = 2;
-/// How many pages of events are read for an app at a time.
-const MAX_PAGE_READS: usize = 8;
-/// How many long pages of events may wait for an app's clients to read them.
-const MAX_LONG_PAGES: usize = 4;
-/// How many long answers of turns may wait for an app's clients to read them.
-const MAX_LONG_ANSWERS: usize = 4;
-
 /// The common ground of all sessions.
 pub(super) struct SessionContext {
     pub options: SessionsOptions,
@@ -35,6 +29,8 @@ pub(super) struct SessionContext {
     pub long_turn_ends: Semaphore,
     /// The pages of events that may be read at a time.
     pub page_reads: AppPermits,
+    /// The lists of sessions that may be read at a time.
+    pub list_reads: AppPermits,
     /// The long pages that may wait for clients.
     pub long_pages: AppPermits,
     /// The long answers that may wait for clients.
@@ -50,6 +46,7 @@ impl SessionContext {
             counters: Counters::default(),
             long_turn_ends: Semaphore::new(MAX_LONG_TURN_ENDS),
             page_reads: AppPermits::new(MAX_PAGE_READS),
+            list_reads: AppPermits::new(MAX_LIST_READS),
             long_pages: AppPermits::new(MAX_LONG_PAGES),
             long_answers: AppPermits::new(MAX_LONG_ANSWERS),
             changes: TranscriptWatcher::start(),

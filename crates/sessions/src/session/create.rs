@@ -1,8 +1,6 @@
-//! Creating a session: who may have one, and where it works.
+//! Creating a session: who may have one.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use hob_domain::session::{
     Created, EventKind, NewEvent, Session, SessionId, SessionSetup, TurnUsage,
@@ -14,11 +12,12 @@ use super::actor::AgentStart;
 use super::error::SessionError;
 use super::events::audit_event;
 use super::handle::OpenSession;
-use super::local::LocalSessions;
-use super::options::{NewSession, SessionsOptions};
+use super::limits::{check_setup_size, too_many_sessions};
+use super::local_sessions::LocalSessions;
+use super::options::NewSession;
 use super::placement::Placement;
+use super::session_folder::{chosen_folder, make_folder};
 use hob_agents::mcp_servers::{self, McpServer};
-use hob_files::owned;
 
 /// Creates sessions within the limits.
 pub(super) struct SessionCreator {
@@ -35,7 +34,7 @@ impl SessionCreator {
     pub async fn create(
         &self,
         app: &AppName,
-        request: NewSession,
+        mut request: NewSession,
     ) -> Result<Session, SessionError> {
         let options = &self.local.context.options;
         if options.runtime.stopping.is_cancelled() {
@@ -44,7 +43,7 @@ impl SessionCreator {
         let mut servers =
             mcp_servers::parse(&request.mcp_servers).map_err(SessionError::Invalid)?;
         if !request.client_tools.is_empty() {
-            let server = McpServer::of_client(request.client_tools);
+            let server = McpServer::of_client(std::mem::take(&mut request.client_tools));
             if servers.iter().any(|other| other.name == server.name) {
                 let text = format!(
                     "mcp_servers: the name {:?} is reserved for the session's `tools`; choose another",
@@ -54,8 +53,9 @@ impl SessionCreator {
             }
             servers.push(server);
         }
+        check_setup_size(&request, &json!(servers))?;
         let id = new_id()?;
-        let chosen = chosen_folder(options, app, request.cwd.as_deref())?;
+        let chosen = chosen_folder(options, app, &request.agent, request.cwd.as_deref())?;
         let max = options.limits.app_sessions;
         // An app at its limit must not end an idle agent of another app. The ledger counts again
         // when it stores the session.
@@ -99,16 +99,6 @@ impl SessionCreator {
     }
 }
 
-fn too_many_sessions(open: usize) -> SessionError {
-    SessionError::Limited {
-        code: "app_sessions",
-        message: format!(
-            "the app has {open} open sessions, which is the limit; close one or raise limits.app_sessions"
-        ),
-        retry_after: Duration::from_secs(1),
-    }
-}
-
 fn new_session(id: SessionId, app: &AppName, setup: SessionSetup) -> Session {
     Session {
         id,
@@ -143,71 +133,4 @@ fn new_id() -> Result<SessionId, SessionError> {
     getrandom::fill(&mut bytes)
         .map_err(|error| StoreError::Failed(format!("cannot get random bytes: {error}")))?;
     Ok(SessionId::from_random(bytes))
-}
-
-/// Returns the folder that the caller chose, if any. The owner may choose any folder outside of
-/// Hob's home.
-fn chosen_folder(
-    options: &SessionsOptions,
-    app: &AppName,
-    cwd: Option<&str>,
-) -> Result<Option<PathBuf>, SessionError> {
-    let Some(cwd) = cwd else { return Ok(None) };
-    let home = &options.runtime.sandbox.home;
-    let folder = match app.is_owner() {
-        true => check_folder(cwd, &["/".into()], home),
-        false => check_folder(cwd, &options.roots, home),
-    };
-    folder.map(Some)
-}
-
-/// Checks a folder that a caller chose: it must exist, and its real path must lie inside of a root
-/// and outside of Hob's home.
-fn check_folder(cwd: &str, roots: &[PathBuf], home: &Path) -> Result<PathBuf, SessionError> {
-    if !Path::new(cwd).is_absolute() {
-        return Err(SessionError::Folder(format!("{cwd:?} is not an absolute path")));
-    }
-    // A missing folder and one outside of the roots get the same answer: callers learn nothing
-    // about the rest.
-    let outside = || SessionError::Folder(format!("{cwd:?} is not a folder inside sessions.roots"));
-    let real = Path::new(cwd).canonicalize().map_err(|_| outside())?;
-    let inside = |root: &PathBuf| root.canonicalize().is_ok_and(|root| real.starts_with(root));
-    let in_home = home.canonicalize().is_ok_and(|home| real.starts_with(home));
-    if real.is_dir() && !in_home && roots.iter().any(inside) { Ok(real) } else { Err(outside()) }
-}
-
-fn make_folder(path: &Path) -> Result<PathBuf, SessionError> {
-    let made = owned::create_dir_all(path).and_then(|()| path.canonicalize());
-    made.map_err(|error| {
-        StoreError::Failed(format!("cannot make the session's folder: {error}")).into()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chosen_folder_must_lie_in_a_root() {
-        let outside = tempfile::tempdir().unwrap();
-        let root = outside.path().join("root");
-        std::fs::create_dir_all(root.join("project")).unwrap();
-        std::fs::create_dir_all(outside.path().join("root-not")).unwrap();
-        std::os::unix::fs::symlink(outside.path(), root.join("out")).unwrap();
-        std::fs::write(root.join("file"), "").unwrap();
-        let roots = [root.clone()];
-        let home = root.join("home");
-        std::fs::create_dir_all(home.join("inside")).unwrap();
-        let check = |path: PathBuf| check_folder(path.to_str().unwrap(), &roots, &home);
-        assert_eq!(check(root.clone()).unwrap(), root.canonicalize().unwrap());
-        assert!(check(root.join("project")).is_ok());
-        assert!(check(root.join("project/../project")).is_ok());
-        for bad in
-            ["out", "out/root-not", "../root-not", "file", "missing", "..", "home", "home/inside"]
-        {
-            assert!(matches!(check(root.join(bad)), Err(SessionError::Folder(_))), "{bad}");
-        }
-        assert!(matches!(check_folder("project", &roots, &home), Err(SessionError::Folder(_))));
-        assert!(matches!(check_folder("/", &[], &home), Err(SessionError::Folder(_))));
-    }
 }

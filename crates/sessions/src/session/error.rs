@@ -18,7 +18,7 @@ pub enum SessionError {
     #[error("cwd: {0}")]
     Folder(String),
     #[error(
-        "{live} sessions and runs are open, which is the limit; close one, or raise sessions.max_live or cluster.max_live"
+        "{live} sessions and runs are open; the limit is reached: close one, or raise sessions.max_live or cluster.max_live"
     )]
     PoolFull { live: usize },
     /// The app or the session has reached one of its limits.

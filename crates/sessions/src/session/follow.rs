@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::context::SessionContext;
 use super::error::SessionError;
 use super::handle::SessionUpdate;
-use super::local::LocalSessions;
+use super::local_sessions::LocalSessions;
 use super::placement::Placement;
 use hob_agents::app_permits::AppPermit;
 

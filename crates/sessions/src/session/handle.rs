@@ -10,15 +10,18 @@ use hob_agents::client_tools::ToolExchange;
 use hob_domain::session::{
     EventRange, NewEvent, Session, SessionEvent, SessionId, SessionSetup, SessionStore,
 };
-use hob_domain::{AppName, Lease, StoreError, Timestamp};
+use hob_domain::{
+    AgentChoices, AppName, Lease, SettingChange, StoreError, StoredConversation, Timestamp,
+};
 use serde_json::Value;
-use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc};
+use tokio::sync::{Notify, OwnedMutexGuard, broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::link::{LeaseStatus, NodeLink};
+use super::inbox::{ActorInbox, PermissionAnswer, SettingsRequest};
+use super::node_link::{LeaseStatus, NodeLink};
 use super::permission;
 use hob_agents::LivePermit;
-use hob_agents::driver::PermissionRequest;
+use hob_agents::driver::{PermissionRequest, SettingRefusal};
 
 /// How many events a listener may lag before it has to read them from the store.
 const MAX_LISTENER_LAG_EVENTS: usize = 256;
@@ -42,6 +45,10 @@ pub(super) struct SessionHandle {
     intake: Arc<tokio::sync::Mutex<()>>,
     /// Held while events are stored and announced, so that listeners receive them in order.
     publishing: tokio::sync::Mutex<()>,
+    /// Held while the conversation is stored, so that no change of it is lost.
+    keeping: tokio::sync::Mutex<()>,
+    /// Held while a setting is changed and stored, so that both happen in the same order.
+    changing: tokio::sync::Mutex<()>,
     pub wake: Notify,
     /// Cancelled when the session has to be closed.
     pub closing: CancellationToken,
@@ -51,6 +58,7 @@ pub(super) struct SessionHandle {
     pub ended: CancellationToken,
     listeners: broadcast::Sender<SessionUpdate>,
     answers: mpsc::UnboundedSender<PermissionAnswer>,
+    settings: mpsc::UnboundedSender<SettingsRequest>,
 }
 
 /// What a handle is made from.
@@ -72,17 +80,6 @@ pub(super) enum SessionUpdate {
     Reload,
 }
 
-/// A caller's answer to an agent's permission request.
-#[derive(Debug)]
-pub(super) struct PermissionAnswer {
-    pub ask: String,
-    pub option: String,
-    /// The fields of the form that the request has.
-    pub content: Option<Value>,
-    /// What the caller tells the agent with a rejection.
-    pub message: Option<String>,
-}
-
 struct HandleState {
     /// Waiting turns, in the order of their numbers.
     queue: VecDeque<u32>,
@@ -90,8 +87,7 @@ struct HandleState {
     last_turn: u32,
     running: Option<RunningTurn>,
     asks: HashMap<String, PermissionRequest>,
-    /// The agent's own name for the conversation.
-    conversation: Option<String>,
+    conversation: StoredConversation,
     permit: Option<LivePermit>,
     /// What the agent and the caller exchange about the caller's tools.
     tools: Option<Arc<ToolExchange>>,
@@ -127,13 +123,12 @@ pub(super) enum AnswerError {
 }
 
 impl SessionHandle {
-    /// Creates a handle, and the channel on which its actor receives permission answers.
-    pub fn new(
-        open: OpenSession<'_>,
-        link: Arc<dyn NodeLink>,
-    ) -> (Arc<SessionHandle>, mpsc::UnboundedReceiver<PermissionAnswer>) {
+    /// Creates a handle, and what its actor receives from callers.
+    pub fn new(open: OpenSession<'_>, link: Arc<dyn NodeLink>) -> (Arc<SessionHandle>, ActorInbox) {
         let OpenSession { session, lease, permit, queue } = open;
         let (answers, answered) = mpsc::unbounded_channel();
+        let (settings, requested) = mpsc::unbounded_channel();
+        let conversation = session.agent_session.as_deref().unwrap_or_default();
         let state = HandleState {
             last_turn: queue
                 .last()
@@ -142,7 +137,7 @@ impl SessionHandle {
             running: None,
             tools: None,
             asks: HashMap::new(),
-            conversation: session.agent_session.clone(),
+            conversation: StoredConversation::from_text(conversation),
             permit: Some(permit),
         };
         let handle = SessionHandle {
@@ -155,14 +150,17 @@ impl SessionHandle {
             state: Mutex::new(state),
             intake: Arc::default(),
             publishing: tokio::sync::Mutex::default(),
+            keeping: tokio::sync::Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             wake: Notify::new(),
             closing: CancellationToken::new(),
             lost: CancellationToken::new(),
             ended: CancellationToken::new(),
             listeners: broadcast::channel(MAX_LISTENER_LAG_EVENTS).0,
             answers,
+            settings,
         };
-        (Arc::new(handle), answered)
+        (Arc::new(handle), ActorInbox { answers: answered, settings: requested })
     }
 
     fn state(&self) -> MutexGuard<'_, HandleState> {
@@ -314,11 +312,49 @@ impl SessionHandle {
 
     /// Returns the agent's own name for the conversation.
     pub fn conversation(&self) -> Option<String> {
-        self.state().conversation.clone()
+        self.state().conversation.name.clone()
     }
 
-    pub fn set_conversation(&self, name: String) {
-        self.state().conversation = Some(name);
+    /// Returns the settings that the caller has chosen.
+    pub fn choices(&self) -> AgentChoices {
+        self.state().conversation.choices.clone()
+    }
+
+    /// Stores a change of the conversation, and then makes it here.
+    pub async fn keep_conversation(
+        &self,
+        store: &dyn SessionStore,
+        change: impl FnOnce(&mut StoredConversation) + Send,
+    ) -> Result<(), StoreError> {
+        let keep = async {
+            let _keeping = self.keeping.lock().await;
+            let mut conversation = self.state().conversation.clone();
+            change(&mut conversation);
+            store.keep_agent_session(&self.lease, &conversation.to_text()).await?;
+            self.state().conversation = conversation;
+            Ok::<(), StoreError>(())
+        };
+        // A ledger that does not answer must not keep the agent of a lost session alive.
+        tokio::select! {
+            kept = keep => kept,
+            () = self.lost.cancelled() => Err(StoreError::Lost),
+        }
+    }
+
+    /// Waits until no other change of a setting is under way. The next one begins when the guard is dropped.
+    pub async fn lock_settings(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.changing.lock().await
+    }
+
+    /// Asks the session's actor for the agent's settings, after a change if there is one. The answer never comes if the
+    /// agent ends first.
+    pub fn request_settings(
+        &self,
+        change: Option<SettingChange>,
+    ) -> oneshot::Receiver<Result<Value, SettingRefusal>> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.settings.send(SettingsRequest { change, reply });
+        answer
     }
 
     /// Frees the session's place among the live ones. Its agent may still be ending.

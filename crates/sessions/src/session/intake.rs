@@ -9,8 +9,8 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::context::SessionContext;
 use super::error::SessionError;
-use super::limits::check_budgets;
-use super::local::LocalSessions;
+use super::limits::{check_budgets, too_many_turns};
+use super::local_sessions::LocalSessions;
 use super::placement::{Location, Placement};
 
 const SECONDS_PER_DAY: u64 = 86_400;
@@ -180,12 +180,6 @@ impl TurnIntake {
         }
         let max = limits.app_turns_per_minute;
         let counted = self.placement.count_turn(app, max).await?;
-        counted.map_err(|retry_after| SessionError::Limited {
-            code: "app_pace",
-            message: format!(
-                "the app has started {max} turns within a minute, which is the limit; try again later or raise limits.app_turns_per_minute"
-            ),
-            retry_after,
-        })
+        counted.map_err(|retry_after| too_many_turns(max, retry_after))
     }
 }

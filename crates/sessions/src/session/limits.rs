@@ -1,4 +1,4 @@
-//! The limits of one app: turns per minute, and usage per session and day.
+//! The limits of one app: open sessions, turns per minute, usage per session and day, and what is read at a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +6,27 @@ use std::time::{Duration, Instant};
 
 use hob_domain::AppName;
 use hob_domain::session::TurnUsage;
+use serde_json::Value;
 
 use super::error::SessionError;
-use super::options::SessionLimits;
+use super::options::{NewSession, SessionLimits};
+
+/// The most bytes of each part of a session's description.
+const MAX_META_BYTES: usize = 64 << 10;
+const MAX_MODEL_BYTES: usize = 1 << 10;
+const MAX_SYSTEM_BYTES: usize = 512 << 10;
+const MAX_SERVERS_BYTES: usize = 512 << 10;
+
+/// How many ends of long turns, of all apps, are stored at a time.
+pub(super) const MAX_LONG_TURN_ENDS: usize = 2;
+/// How many pages of events are read for an app at a time.
+pub(super) const MAX_PAGE_READS: usize = 8;
+/// How many lists of sessions are read for an app at a time.
+pub(super) const MAX_LIST_READS: usize = 1;
+/// How many long pages of events may wait for an app's clients to read them.
+pub(super) const MAX_LONG_PAGES: usize = 4;
+/// How many long answers of turns may wait for an app's clients to read them.
+pub(super) const MAX_LONG_ANSWERS: usize = 4;
 
 /// The time over which turns are counted.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -82,6 +100,49 @@ impl SessionLimits {
     /// Returns whether an app's usage of today counts.
     pub(super) fn has_daily_budget(&self) -> bool {
         self.app_tokens_per_day > 0 || self.app_cost_per_day > 0.0
+    }
+}
+
+/// Checks the size of what a session stores about itself. Every list of sessions reads it, and every lookup of a session
+/// reads the rows that it passes.
+pub(super) fn check_setup_size(
+    request: &NewSession,
+    mcp_servers: &Value,
+) -> Result<(), SessionError> {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    for (field, bytes, most) in [
+        ("meta", request.meta.to_string().len(), MAX_META_BYTES),
+        ("model", length(&request.model), MAX_MODEL_BYTES),
+        ("system", length(&request.system), MAX_SYSTEM_BYTES),
+        ("mcp_servers and tools", mcp_servers.to_string().len(), MAX_SERVERS_BYTES),
+    ] {
+        if bytes > most {
+            let text = format!("{field}: {bytes} bytes are more than the {most} that are allowed");
+            return Err(SessionError::Invalid(text));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error for an app that has as many open sessions as it may.
+pub(super) fn too_many_sessions(open: usize) -> SessionError {
+    SessionError::Limited {
+        code: "app_sessions",
+        message: format!(
+            "the app has {open} open sessions, which is the limit; close one or raise limits.app_sessions"
+        ),
+        retry_after: Duration::from_secs(1),
+    }
+}
+
+/// Returns the error for an app that has started as many turns within a minute as it may.
+pub(super) fn too_many_turns(max: usize, retry_after: Duration) -> SessionError {
+    SessionError::Limited {
+        code: "app_pace",
+        message: format!(
+            "the app has started {max} turns within a minute, which is the limit; try again later or raise limits.app_turns_per_minute"
+        ),
+        retry_after,
     }
 }
 

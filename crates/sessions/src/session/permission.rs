@@ -3,6 +3,7 @@
 use hob_domain::session::{EventKind, NewEvent, Permissions};
 
 use super::events::audit_event;
+use hob_agents::client_tools::ToolExchange;
 use hob_agents::driver::{PermissionOption, PermissionOptionKind, PermissionRequest, form};
 use serde_json::{Value, json};
 
@@ -40,6 +41,9 @@ pub(super) fn asked_event(turn: u32, ask: &PermissionRequest) -> NewEvent {
     let options: Vec<Value> = ask.options.iter().map(option).collect();
     let mut body = json!({"request_id": ask.id, "turn_index": turn, "status": "asked",
         "title": ask.title, "options": options});
+    if let Some(detail) = &ask.detail {
+        body["detail"] = json!(detail);
+    }
     if let Some(form) = &ask.form {
         body["form"] = form.clone();
     }
@@ -57,6 +61,18 @@ pub(super) fn answered_event(turn: u32, request: &str, answer: &Settled) -> NewE
         body["message"] = json!(message);
     }
     audit_event(EventKind::Permission, Some(turn), body)
+}
+
+/// Returns the policy for a permission request. The caller runs its own tools, so they need no permission.
+pub(super) fn policy_for(
+    ask: &PermissionRequest,
+    policy: Permissions,
+    tools: Option<&ToolExchange>,
+) -> Permissions {
+    match tools.is_some_and(|tools| tools.is_asked_for(&ask.title)) {
+        true => Permissions::Allow,
+        false => policy,
+    }
 }
 
 /// Decides a request by the session's policy.
@@ -122,6 +138,7 @@ mod tests {
         PermissionRequest {
             id: "1".into(),
             title: "rm".into(),
+            detail: None,
             options: offers.collect(),
             form: None,
         }

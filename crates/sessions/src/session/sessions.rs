@@ -7,7 +7,7 @@ use hob_domain::session::{
     EventRange, IdempotencyKey, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
     SessionTurn, TurnRange, TurnState, UsageDay,
 };
-use hob_domain::{AppName, CommandOutcome, SessionCommand, StoreError, Timestamp};
+use hob_domain::{AppName, CommandOutcome, SessionCommand, SettingChange, StoreError, Timestamp};
 use hob_files::owned;
 use serde_json::Value;
 
@@ -17,13 +17,15 @@ use super::create::SessionCreator;
 use super::error::SessionError;
 use super::follow::{EventFeed, Follow};
 use super::intake::{TurnIntake, TurnSubmission};
-use super::local::LocalSessions;
+use super::local_sessions::LocalSessions;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::{ClusterNode, Placement, SingleNode};
-use super::session_workspace::SessionWorkspace;
+use super::settings::ChangedSettings;
 use super::sweep::Sweeper;
-use super::turn_messages::TurnMessages;
+use super::turn_answer::TurnMessages;
+use super::workspace_files::SessionWorkspace;
 use crate::files::UploadStore;
+use hob_agents::driver::{AgentSettings, SettingRefusal};
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
@@ -194,6 +196,31 @@ impl Sessions {
         outcome.map(drop).ok_or(SessionError::NotFound)
     }
 
+    /// Returns the settings that the agent offers: an object with `modes`, `config_options` and `commands`. Starts an agent
+    /// that does not run; if that fails, or the session is closed, there are no settings.
+    pub async fn settings(&self, app: &AppName, id: &SessionId) -> Result<Value, SessionError> {
+        match self.execute(app, id, SessionCommand::Settings).await? {
+            Some(CommandOutcome::Settings { settings }) => Ok(settings),
+            _ => Ok(AgentSettings::default().to_json()),
+        }
+    }
+
+    /// Changes a setting of the agent. Starts an agent that does not run.
+    pub async fn configure(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        change: SettingChange,
+    ) -> Result<ChangedSettings, SessionError> {
+        match self.execute(app, id, SessionCommand::Configure { change }).await? {
+            Some(CommandOutcome::Settings { settings }) => Ok(ChangedSettings::Changed(settings)),
+            Some(CommandOutcome::Refused { code, message }) => {
+                Ok(ChangedSettings::Refused(SettingRefusal { code, message }))
+            }
+            _ => Err(SessionError::Closed),
+        }
+    }
+
     /// Ends and deletes all sessions of a removed app, with its configuration of Claude Code.
     pub async fn forget_app(&self, app: &AppName) -> Result<(), SessionError> {
         let (parts, name) = (self.parts.clone(), app.clone());
@@ -213,17 +240,19 @@ impl Sessions {
         self.parts.context.session(app, id).await
     }
 
-    /// Returns the own folder of a session on this node, whether it exists or not.
+    /// Returns the own folder of a session on this node, whether it exists or not; `None` if the session works in a folder of
+    /// the caller.
     pub async fn workspace(
         &self,
         app: &AppName,
         id: &SessionId,
-    ) -> Result<SessionWorkspace, SessionError> {
-        self.get(app, id).await?;
-        Ok(SessionWorkspace::of(&self.parts.context.options.workspaces, id))
+    ) -> Result<Option<SessionWorkspace>, SessionError> {
+        let session = self.get(app, id).await?;
+        Ok(SessionWorkspace::of(&self.parts.context.options.workspaces, &session))
     }
 
     pub async fn list(&self, app: &AppName) -> Result<Vec<Session>, SessionError> {
+        let _reading = self.parts.context.list_reads.of(app.as_str()).acquire().await;
         Ok(self.store().sessions(&SessionFilter::App(app.clone())).await?)
     }
 

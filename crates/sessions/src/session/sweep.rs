@@ -1,15 +1,14 @@
 //! The sweeper: closes idle sessions, deletes closed ones and removes what they left.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hob_domain::Timestamp;
 use hob_domain::session::{DeleteFilter, Session, SessionFilter};
-use hob_files::owned;
 
-use super::local::LocalSessions;
+use super::local_sessions::LocalSessions;
 use super::placement::Placement;
+use crate::files::remove_old_files;
 use crate::steady_clock::SteadyClock;
 
 /// Closes and deletes old sessions.
@@ -79,38 +78,4 @@ impl Sweeper {
 fn before(now: Timestamp, age: Duration) -> Timestamp {
     let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(now.as_second().saturating_sub(age)).unwrap_or(Timestamp::MIN)
-}
-
-/// Removes uploads that are older than `age` at the time `now`.
-fn remove_old_files(files: &Path, now: Timestamp, age: Duration, remove: &dyn Fn(&Path)) {
-    let now = SystemTime::from(now);
-    let folders = |path: &Path| owned::entries(path);
-    for app in folders(files) {
-        for upload in folders(&app.path()) {
-            let modified = upload.metadata().and_then(|metadata| metadata.modified()).ok();
-            if modified.and_then(|at| now.duration_since(at).ok()).is_some_and(|old| old > age) {
-                remove(&upload.path());
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn old_uploads_are_removed() {
-        let files = tempfile::tempdir().unwrap();
-        let upload = files.path().join("app/1234");
-        std::fs::create_dir_all(&upload).unwrap();
-        std::fs::write(upload.join("x.txt"), "x").unwrap();
-        let remove = |path: &Path| std::fs::remove_dir_all(path).unwrap();
-        remove_old_files(files.path(), Timestamp::now(), Duration::from_secs(60), &remove);
-        assert!(upload.exists());
-        let past = std::time::SystemTime::now() - Duration::from_secs(3600);
-        std::fs::File::open(&upload).unwrap().set_modified(past).unwrap();
-        remove_old_files(files.path(), Timestamp::now(), Duration::from_secs(60), &remove);
-        assert!(!upload.exists() && files.path().join("app").exists());
-    }
 }

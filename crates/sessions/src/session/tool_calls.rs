@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hob_agents::client_tools::{ToolCall, ToolExchange};
-use hob_agents::driver::PermissionRequest;
-use hob_domain::session::{EventKind, NewEvent, Permissions};
+use hob_domain::session::{EventKind, NewEvent};
 use serde_json::json;
 
 use super::events::audit_event;
@@ -25,18 +24,6 @@ pub(super) async fn next_tool_call(
         if changed.changed().await.is_err() {
             return std::future::pending().await;
         }
-    }
-}
-
-/// Returns the policy for a permission request. The caller runs its own tools, so they need no permission.
-pub(super) fn policy_for(
-    ask: &PermissionRequest,
-    policy: Permissions,
-    tools: Option<&ToolExchange>,
-) -> Permissions {
-    match tools.is_some_and(|tools| tools.is_asked_for(&ask.title)) {
-        true => Permissions::Allow,
-        false => policy,
     }
 }
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 use hob_domain::session::{
     EventKind, NewEvent, RememberedTurn, SessionTurn, TurnEnding, TurnState, turn_event,
 };
-use hob_domain::{StoreError, Timestamp};
+use hob_domain::{StoreError, StoredConversation, Timestamp};
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::agent_host::AgentHost;
 use super::events::audit_event;
-use super::handle::{PermissionAnswer, RunningTurn};
+use super::handle::RunningTurn;
+use super::inbox::{ActorInbox, PermissionAnswer};
 use super::permission::{self, Decision, Settled};
-use super::tool_calls::{call_event, next_tool_call, policy_for};
+use super::tool_calls::{call_event, next_tool_call};
 use super::turn_progress::{
     NotPrompted, StopCause, TurnOutcome, TurnProgress, TurnStart, TurnStep,
 };
@@ -32,17 +32,17 @@ const MAX_AGENT_STARTS: usize = 2;
 /// Runs one turn of a session.
 pub(super) struct TurnRunner<'a> {
     host: &'a mut AgentHost,
-    answers: &'a mut mpsc::UnboundedReceiver<PermissionAnswer>,
+    inbox: &'a mut ActorInbox,
     running: RunningTurn,
 }
 
 impl<'a> TurnRunner<'a> {
     pub fn new(
         host: &'a mut AgentHost,
-        answers: &'a mut mpsc::UnboundedReceiver<PermissionAnswer>,
+        inbox: &'a mut ActorInbox,
         running: RunningTurn,
     ) -> TurnRunner<'a> {
-        TurnRunner { host, answers, running }
+        TurnRunner { host, inbox, running }
     }
 
     /// Runs the turn to its durable end, whatever happens.
@@ -60,6 +60,7 @@ impl<'a> TurnRunner<'a> {
         let (app, session) = (&handle.app, &handle.id);
         let was_prompted = outcome.was_prompted;
         self.store_end(turn.as_ref(), outcome).await;
+        self.host.keep_choices().await;
         if was_prompted && let Err(error) = self.host.folder().write_last_turn(index) {
             tracing::warn!(%error, session = %handle.id, "failed to write the last-turn marker");
         }
@@ -236,13 +237,12 @@ impl<'a> TurnRunner<'a> {
         let Some(agent) = &self.host.agent else { return Ok(()) };
         let name = agent.conversation.clone();
         if handle.conversation().as_deref() != Some(name.as_str()) {
-            let stored = context.store().keep_agent_session(&handle.lease, &name).await;
-            if let Err(error) = stored {
+            let keep = |stored: &mut StoredConversation| stored.name = Some(name);
+            if let Err(error) = handle.keep_conversation(context.store().as_ref(), keep).await {
                 tracing::error!(%error, session = %handle.id, "failed to store the conversation id");
                 let text = "the ledger could not be written";
                 return Err(TurnOutcome::failed(TurnState::Failed, text));
             }
-            handle.set_conversation(name);
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl<'a> TurnRunner<'a> {
         let mut progress = TurnProgress::new(turn.index, stall_after);
         self.host.tell(AgentCommand::Prompt(turn.rendered_prompt()));
         // Answers to requests of an earlier turn mean nothing now.
-        while self.answers.try_recv().is_ok() {}
+        while self.inbox.answers.try_recv().is_ok() {}
         loop {
             match self.next_step(&progress, deadline).await {
                 TurnStep::AgentGone => {
@@ -277,7 +277,7 @@ impl<'a> TurnRunner<'a> {
                 TurnStep::Answered(PermissionAnswer { ask, option, content, message }) => {
                     progress.asks.remove(&ask);
                     let answer = Settled { option: Some(option), content, message, by: "caller" };
-                    self.settle_request(&progress, &ask, answer).await;
+                    self.settle_request(&mut progress, &ask, answer).await;
                 }
                 TurnStep::ToolCalled(call) => {
                     let is_recorded = self.record(call_event(turn.index, &call)).await;
@@ -286,6 +286,7 @@ impl<'a> TurnRunner<'a> {
                     }
                     progress.tool_calls.insert(call.id);
                 }
+                TurnStep::SettingsRequested(request) => self.host.pass_settings(request),
                 TurnStep::RequestExpired(ask) => self.expire_request(&mut progress, &ask).await,
                 TurnStep::Stalled => {
                     progress.has_stalled = true;
@@ -315,7 +316,8 @@ impl<'a> TurnRunner<'a> {
         let ending = &context.options.runtime.ending;
         tokio::select! {
             event = agent.next_event() => TurnStep::Agent(event),
-            Some(answer) = self.answers.recv() => TurnStep::Answered(answer),
+            Some(answer) = self.inbox.answers.recv() => TurnStep::Answered(answer),
+            Some(request) = self.inbox.settings.recv() => TurnStep::SettingsRequested(request),
             call = next_tool_call(tools, &progress.tool_calls) => TurnStep::ToolCalled(call),
             ask = progress.next_expiry() => TurnStep::RequestExpired(ask),
             () = sleep_until(progress.stalls_at), if can_stall => TurnStep::Stalled,
@@ -418,7 +420,7 @@ impl<'a> TurnRunner<'a> {
     /// Answers a permission request by the session's policy, or puts it to the caller.
     async fn handle_request(&mut self, progress: &mut TurnProgress, ask: PermissionRequest) {
         let policy = self.host.handle.setup.permissions;
-        let policy = policy_for(&ask, policy, self.host.tool_exchange().as_deref());
+        let policy = permission::policy_for(&ask, policy, self.host.tool_exchange().as_deref());
         match permission::decide(policy, &ask) {
             _ if progress.stop.is_some() => {
                 self.settle_request(progress, &ask.id, Settled::by("cancel", None)).await;
@@ -447,7 +449,9 @@ impl<'a> TurnRunner<'a> {
     }
 
     /// Answers the agent's permission request, and records who decided.
-    async fn settle_request(&mut self, progress: &TurnProgress, ask: &str, answer: Settled) {
+    async fn settle_request(&mut self, progress: &mut TurnProgress, ask: &str, answer: Settled) {
+        // Until now the user was silent, not the agent.
+        progress.note_activity();
         self.host.handle.close_request(ask);
         let event = permission::answered_event(progress.turn, ask, &answer);
         let Settled { option, content, message, .. } = answer;

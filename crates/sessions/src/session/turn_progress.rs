@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use hob_domain::session::{NewEvent, TurnState};
+use hob_domain::turn_rules::UnansweredEnd;
 use tokio::time::{Instant, sleep_until};
 
 use super::events::cancelled_result;
-use super::handle::PermissionAnswer;
-use super::messages::TurnReader;
+use super::inbox::{PermissionAnswer, SettingsRequest};
+use super::turn_reader::TurnReader;
 use hob_agents::client_tools::ToolCall;
-use hob_agents::driver::claude_print::last_line;
-use hob_agents::driver::{AgentEvent, AgentExit, StartError};
+use hob_agents::driver::{AgentEvent, AgentExit, StartError, last_line};
 
 /// How long an agent may take to end a cancelled turn before it is stopped.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,7 +97,7 @@ impl StopCause {
         let error = match self {
             StopCause::Cancelled => return (Some("cancelled".to_owned()), None),
             StopCause::TimedOut => "the turn exceeded its time limit (sessions.turn_timeout_secs)",
-            StopCause::Shutdown => "hob stopped while the turn was running",
+            StopCause::Shutdown => UnansweredEnd::INTERRUPTED.error,
         };
         (None, Some(error.to_owned()))
     }
@@ -119,6 +119,8 @@ pub(super) enum TurnStep {
     Answered(PermissionAnswer),
     /// The agent called one of the caller's own tools.
     ToolCalled(ToolCall),
+    /// A caller wants to read or change the agent's settings.
+    SettingsRequested(SettingsRequest),
     RequestExpired(String),
     Stalled,
     LeaseLost,

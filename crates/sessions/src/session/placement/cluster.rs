@@ -23,15 +23,13 @@ use super::super::context::SessionContext;
 use super::super::counters::NodeFigures;
 use super::super::error::SessionError;
 use super::super::handle::{OpenSession, SessionHandle};
-use super::super::link::NodeLink;
-use super::super::local::LocalSessions;
+use super::super::local_sessions::LocalSessions;
+use super::super::node_link::NodeLink;
 use super::super::options::ClusterOptions;
-use super::membership::Membership;
+use super::membership::{Membership, NOTIFICATION_DELAY};
 use super::remote_command;
 use super::traits::{Location, Placement};
 
-/// Notifications within this time are sent together.
-const NOTIFICATION_DELAY: Duration = Duration::from_millis(10);
 /// How many leases are acquired at once.
 const MAX_CONCURRENT_ACQUISITIONS: usize = 12;
 /// How long to wait for the agent of a lost session to end before the session is acquired again.
@@ -118,7 +116,7 @@ impl ClusterNode {
 
     async fn send_heartbeats(&self) {
         let on_event = |event| self.membership.handle_event(event);
-        let interval = self.membership.options.lease / 4;
+        let interval = self.membership.heartbeat_interval();
         tokio::select! {
             () = self.store().run_heartbeat(self.id(), interval, &on_event) => {}
             () = self.drained() => {}

@@ -9,8 +9,11 @@ use hob_domain::session::SessionId;
 use hob_domain::{ClusterEvent, ClusterStore, NodeId};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 
-use super::super::link::{LeaseStatus, NodeLink};
+use super::super::node_link::{LeaseStatus, NodeLink};
 use super::super::options::ClusterOptions;
+
+/// Notifications within this time are sent together.
+pub(super) const NOTIFICATION_DELAY: Duration = Duration::from_millis(10);
 
 /// The state of one node among the others.
 pub(super) struct Membership {
@@ -112,6 +115,11 @@ impl Membership {
     /// Removes and returns the sessions of which other nodes sent notifications.
     pub fn take_notified(&self) -> Vec<SessionId> {
         lock(&self.notified).drain().collect()
+    }
+
+    /// Returns the time between two heartbeats of this node.
+    pub fn heartbeat_interval(&self) -> Duration {
+        self.options.lease / 4
     }
 
     /// Returns whether this node may rely on its leases. A quarter of the lease time is kept back

@@ -18,8 +18,8 @@ use super::super::counters::NodeFigures;
 use super::super::error::SessionError;
 use super::super::handle::{OpenSession, SessionHandle};
 use super::super::limits::RateLimiter;
-use super::super::link::{LeaseStatus, NodeLink};
-use super::super::local::LocalSessions;
+use super::super::local_sessions::LocalSessions;
+use super::super::node_link::{LeaseStatus, NodeLink};
 use super::super::options::SessionsOptions;
 use super::traits::{Location, Placement};
 

@@ -15,8 +15,9 @@ use super::context::SessionContext;
 use super::error::SessionError;
 use super::events::audit_event;
 use super::handle::{AnswerError, CancelTarget, OpenSession, SessionHandle};
-use super::link::NodeLink;
+use super::node_link::NodeLink;
 use super::registry::Registry;
+use super::settings;
 
 /// Pause before another attempt to store that a session is closed.
 const CLOSE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -35,9 +36,9 @@ impl LocalSessions {
 
     /// Opens a session on this node and starts its actor.
     pub fn open(&self, session: OpenSession<'_>, start: AgentStart) -> Arc<SessionHandle> {
-        let (handle, answers) = SessionHandle::new(session, self.link.clone());
+        let (handle, inbox) = SessionHandle::new(session, self.link.clone());
         self.registry.insert(handle.clone());
-        let actor = Actor::new(self.context.clone(), handle.clone(), answers, start);
+        let actor = Actor::new(self.context.clone(), handle.clone(), inbox, start);
         self.context.options.runtime.tasks.spawn(actor.run());
         handle
     }
@@ -64,6 +65,10 @@ impl LocalSessions {
             SessionCommand::ToolResult { call, content, is_error } => {
                 self.return_result(handle, &call, ToolOutput { content, is_error }).await?;
                 Ok(CommandOutcome::Answered)
+            }
+            SessionCommand::Settings => settings::answer(&self.context, handle, None).await,
+            SessionCommand::Configure { change } => {
+                settings::answer(&self.context, handle, Some(change)).await
             }
             SessionCommand::Unknown => {
                 let message = "the command comes from another version of Hob".to_owned();

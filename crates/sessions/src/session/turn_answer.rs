@@ -1,9 +1,11 @@
 //! The messages of one turn, as its answer contains them.
 
 use hob_domain::AppName;
-use hob_domain::session::{EventKind, EventRange, SessionId, SessionStore, SessionTurn};
+use hob_domain::session::{EventKind, EventRange, SessionId, SessionStore, SessionTurn, TurnState};
+use serde_json::Value;
 
 use super::error::SessionError;
+use super::events::cancelled_result;
 use hob_agents::app_permits::AppPermit;
 
 /// The most bytes of messages that the answer of a turn contains.
@@ -58,6 +60,14 @@ impl TurnMessages {
             if is_over {
                 break;
             }
+        }
+        // A turn that was cancelled before its agent was asked has no message of it.
+        let has_result = |body: &String| {
+            serde_json::from_str(body).is_ok_and(|body: Value| body.get("result").is_some())
+        };
+        if turn.state == TurnState::Cancelled && !is_cut && !messages.last().is_some_and(has_result)
+        {
+            messages.push(cancelled_result(turn.index).body);
         }
         let permit = (bytes > LONG_ANSWER_BYTES).then_some(permit);
         Ok(TurnMessages { messages, is_cut, permit })

@@ -1,6 +1,6 @@
 //! Session events as text for people.
 
-use super::messages::update_of;
+use super::turn_reader::update_of;
 use serde_json::Value;
 
 /// Returns the text of an agent's message.
@@ -92,6 +92,9 @@ impl TerminalRenderer {
                 let text = |key: &str| event[key].as_str().unwrap_or_default();
                 let what = format!("? {} {} {}", text("status"), text("title"), text("option"));
                 self.line(&mut out, "35", what.trim_end());
+                for line in text("detail").lines() {
+                    self.line(&mut out, "2", &format!("  | {line}"));
+                }
             }
             (Some(kind), ..) => {
                 let detail = event["message"].as_str().unwrap_or_default();

@@ -1,20 +1,23 @@
 //! The files that an agent leaves in its session's own folder.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hob_domain::Timestamp;
-use hob_domain::session::SessionId;
+use hob_domain::session::Session;
 use hob_files::{Folder, files_below};
 
 use crate::files::on_disk;
 
 /// The most entries of a folder that are read.
 const MAX_ENTRIES: usize = 20_000;
+/// How many folders inside each other are read.
+const MAX_DEPTH: usize = 16;
 
-/// The own folder of a session on this node. A session that works in a folder of the caller has none.
+/// The own folder of a session on this node.
 #[derive(Debug, Clone)]
 pub struct SessionWorkspace {
     workspaces: PathBuf,
@@ -32,8 +35,12 @@ pub struct WorkspaceFile {
 }
 
 impl SessionWorkspace {
-    pub(super) fn of(workspaces: &Path, id: &SessionId) -> SessionWorkspace {
-        SessionWorkspace { workspaces: workspaces.to_owned(), name: id.as_str().into() }
+    /// Returns the folder that Hob made for a session, here or on another node. A session that works in a folder of the
+    /// caller has none.
+    pub(super) fn of(workspaces: &Path, session: &Session) -> Option<SessionWorkspace> {
+        let name = OsStr::new(session.id.as_str());
+        let is_own = Path::new(&session.setup.cwd).file_name() == Some(name);
+        is_own.then(|| SessionWorkspace { workspaces: workspaces.to_owned(), name: name.into() })
     }
 
     /// Returns the folder's path.
@@ -63,7 +70,7 @@ impl SessionWorkspace {
 
     fn list(&self) -> io::Result<Vec<WorkspaceFile>> {
         let Some(folder) = self.folder()? else { return Ok(Vec::new()) };
-        let files = files_below(&folder, MAX_ENTRIES)?.into_iter().filter_map(|found| {
+        let files = files_below(&folder, MAX_ENTRIES, MAX_DEPTH)?.into_iter().filter_map(|found| {
             let path = found.path.to_str()?.to_owned();
             let changed_at = Timestamp::try_from(found.changed_at).ok()?;
             Some(WorkspaceFile { path, bytes: found.bytes, changed_at })

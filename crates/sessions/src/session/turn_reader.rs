@@ -15,6 +15,8 @@ const MAX_TURN_TEXT_BYTES: usize = 4 << 20;
 const CUT_NOTE: &str = "\n[The text is cut here: the agent said more than 4 MiB.]";
 /// The most bytes of messages that an agent may send in a turn. They are stored one by one.
 const MAX_TURN_MESSAGE_BYTES: usize = 256 << 20;
+/// The most bytes of messages that an agent may send between two turns. They are stored, too.
+const MAX_IDLE_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Returns the text that an agent said in these messages.
 pub fn text_of(messages: &[String]) -> String {
@@ -39,6 +41,15 @@ pub(super) fn is_agent_activity(line: &str) -> bool {
         "user_message_chunk",
     ];
     !update["sessionUpdate"].as_str().is_some_and(|kind| state_updates.contains(&kind))
+}
+
+/// Returns the notice about an agent that has sent too many bytes of messages since the last turn.
+pub(super) fn idle_excess(bytes: usize) -> Option<String> {
+    let most = MAX_IDLE_MESSAGE_BYTES;
+    (bytes > most).then(|| {
+        let most = most >> 20;
+        format!("the agent was stopped: it sent more than {most} MiB of messages between two turns")
+    })
 }
 
 /// Returns the update in a message. Some agents leave the wrapper out.
