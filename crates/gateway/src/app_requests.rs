@@ -4,13 +4,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hob_agents::app_permits::{AppPermits, PermitsOfApp};
+use hob_agents::app_permits::{AppPermit, AppPermits, PermitsOfApp};
 use hob_domain::AppName;
 
 use crate::error::ApiError;
 
 /// How many long bodies of an app's requests may be in memory at a time.
 const MAX_LONG_BODIES: usize = 4;
+/// Longer bodies need a permit until they are parsed, and count until they are answered.
+pub(crate) const LONG_BODY_BYTES: usize = 64 << 10;
+/// How many KiB of long bodies an app's open requests and turns may have. A request makes several copies of its body on the
+/// way to the agent, so this counts until the response has been sent, and until a turn is over.
+const MAX_OPEN_BODY_KIB: usize = 24 << 10;
 
 /// The open requests of all apps. Clones share them.
 #[derive(Debug, Clone)]
@@ -19,6 +24,7 @@ pub struct AppRequests {
     open: Arc<Mutex<HashMap<AppName, usize>>>,
     max: usize,
     long_bodies: AppPermits,
+    body_kib: AppPermits,
 }
 
 /// One open request of an app. Dropping it ends the count.
@@ -26,6 +32,8 @@ pub struct AppRequests {
 pub(crate) struct OpenRequest {
     requests: AppRequests,
     app: AppName,
+    /// What its long body counts.
+    body: Option<AppPermit>,
 }
 
 /// The place of a request's [`OpenRequest`], from its arrival until its response has been sent.
@@ -42,12 +50,33 @@ impl RequestSlot {
         let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slot.as_ref().map(|open| open.requests.long_bodies.of(open.app.as_str()))
     }
+
+    /// Counts a body until the response has been sent, if it is long.
+    pub fn count_body(&self, bytes: usize) -> Result<(), ApiError> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = slot.as_mut() {
+            open.body = open.requests.count_long(&open.app, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what a long body counts, for something that outlives the request.
+    pub fn take_body(&self) -> Option<AppPermit> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_mut().and_then(|open| open.body.take())
+    }
 }
 
 impl AppRequests {
-    /// An app may have `max` requests open.
-    pub fn new(max: usize) -> AppRequests {
-        AppRequests { open: Arc::default(), max, long_bodies: AppPermits::new(MAX_LONG_BODIES) }
+    /// An app may have `max` requests open, and at most half of all connections.
+    pub fn new(max: usize, max_connections: usize) -> AppRequests {
+        let max = max.min(max_connections / 2);
+        AppRequests {
+            open: Arc::default(),
+            max,
+            long_bodies: AppPermits::new(MAX_LONG_BODIES),
+            body_kib: AppPermits::new(MAX_OPEN_BODY_KIB),
+        }
     }
 
     /// Counts a request until the returned value is dropped. The owner has no limit.
@@ -65,7 +94,30 @@ impl AppRequests {
             });
         }
         *open.entry(app.clone()).or_default() += 1;
-        Ok(OpenRequest { requests: self.clone(), app: app.clone() })
+        Ok(OpenRequest { requests: self.clone(), app: app.clone(), body: None })
+    }
+
+    /// Counts the bytes of a body or a prompt until the returned value is dropped, if they are many. One alone may have any
+    /// length. The owner has no limit.
+    pub(crate) fn count_long(
+        &self,
+        app: &AppName,
+        bytes: usize,
+    ) -> Result<Option<AppPermit>, ApiError> {
+        if bytes <= LONG_BODY_BYTES || app.is_owner() {
+            return Ok(None);
+        }
+        let kib = bytes.div_ceil(1 << 10).min(MAX_OPEN_BODY_KIB) as u32;
+        let permit = self.body_kib.of(app.as_str()).try_acquire_many(kib);
+        permit.map(Some).ok_or_else(|| ApiError::Limited {
+            code: "app_bodies",
+            message: format!(
+                "the app's open requests and turns have {} MiB of long bodies, which is the limit; wait \
+                 for one",
+                MAX_OPEN_BODY_KIB >> 10
+            ),
+            retry_after: Duration::from_secs(1),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<AppName, usize>> {
@@ -91,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_app_has_its_own_limit() {
-        let requests = AppRequests::new(1);
+        let requests = AppRequests::new(1, 16);
         let (a, b) = (AppName::new("a").unwrap(), AppName::new("b").unwrap());
         let first = requests.open(&a).unwrap();
         assert!(requests.open(&a).is_err());
@@ -100,5 +152,24 @@ mod tests {
         assert!((requests.open(&owner), requests.open(&owner)).1.is_ok());
         drop(first);
         assert!(requests.open(&a).is_ok());
+    }
+
+    #[test]
+    fn long_bodies_of_an_app_are_bounded_until_their_responses_are_sent() {
+        let requests = AppRequests::new(9, 99);
+        let slot = |app: &str| {
+            let slot = RequestSlot::default();
+            slot.set(requests.open(&AppName::new(app).unwrap()).unwrap());
+            slot
+        };
+        let slots = [slot("a"), slot("a"), slot("a"), slot("a")];
+        let counted = slots.each_ref().map(|slot| slot.count_body(8 << 20).is_ok());
+        assert_eq!(counted, [true, true, true, false]);
+        assert!(slot("b").count_body(900 << 20).is_ok(), "one alone");
+        drop(slots);
+        assert!(slot("a").count_body(900 << 20).is_ok());
+        let owner = RequestSlot::default();
+        owner.set(requests.open(&AppName::owner()).unwrap());
+        assert!((owner.count_body(900 << 20), owner.count_body(900 << 20)).1.is_ok());
     }
 }

@@ -1,7 +1,12 @@
-//! Counts open connections and records since when there has been none.
+//! Counts open connections, records since when there has been none, and says how many there may be.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The most connections that HTTP may have, however many descriptors the process may open.
+const MAX_CONNECTIONS: usize = 1 << 16;
+/// The connections that HTTP may have, however few descriptors the process may open.
+const MIN_CONNECTIONS: usize = 16;
 
 /// The open connections of all listeners. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -51,6 +56,14 @@ impl Drop for OpenConnection {
     }
 }
 
+/// Returns how many connections HTTP may have if the process may open this number of descriptors; `None` is an unknown
+/// number. The other descriptors are for the owner's socket, agents and databases.
+pub fn max_connections(max_descriptors: Option<u64>) -> usize {
+    let Some(max_descriptors) = max_descriptors else { return MAX_CONNECTIONS };
+    let connections = usize::try_from(max_descriptors / 4 * 3).unwrap_or(MAX_CONNECTIONS);
+    connections.clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +81,16 @@ mod tests {
         drop(second);
         let idle = connections.idle_for(later(9));
         assert!(idle > Duration::from_secs(8) && idle <= Duration::from_secs(9));
+    }
+
+    #[test]
+    fn most_descriptors_are_for_http() {
+        let check = |descriptors: Option<u64>, expect: usize| {
+            assert_eq!(max_connections(descriptors), expect)
+        };
+        check(None, MAX_CONNECTIONS);
+        check(Some(0), MIN_CONNECTIONS);
+        check(Some(1024), 768);
+        check(Some(u64::MAX), MAX_CONNECTIONS);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use hob_domain::session::TurnState;
 use hob_domain::{RunError, StoreError};
 use hob_sessions::UploadError;
 use hob_sessions::session::SessionError;
@@ -75,6 +76,19 @@ pub(crate) enum ApiError {
 impl ApiError {
     pub fn bad_request(message: impl Into<String>) -> ApiError {
         ApiError::BadRequest { code: "bad_request", message: message.into() }
+    }
+}
+
+/// Returns the error code of a failed turn's state.
+pub(crate) fn failure_code(state: TurnState) -> Option<&'static str> {
+    match state {
+        TurnState::Queued | TurnState::Running | TurnState::Finished | TurnState::Cancelled => None,
+        TurnState::Died => Some("agent_died"),
+        TurnState::TimedOut => Some("timeout"),
+        TurnState::Interrupted => Some("interrupted"),
+        TurnState::ResumeFailed => Some("resume_failed"),
+        TurnState::Failed => Some("agent_failed"),
+        TurnState::NotInstalled => Some("agent_not_installed"),
     }
 }
 

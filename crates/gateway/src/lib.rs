@@ -17,7 +17,6 @@ mod counters;
 mod doctor;
 mod error;
 mod event_log;
-mod expiry;
 mod extract;
 mod held_body;
 mod idempotency;
@@ -33,7 +32,9 @@ mod router;
 mod routes;
 mod serve;
 mod sign_in;
+mod sign_in_expiry;
 mod state;
+mod unread_body;
 pub mod web_socket;
 mod write_deadline;
 

@@ -19,6 +19,8 @@ const MAX_BATCHES: usize = 100;
 const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// How long a batch may take.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+/// The longest time that a batch must be unchanged before another process may continue it.
+const MAX_IDLE_ELSEWHERE: Duration = Duration::from_secs(120);
 
 /// The stored batches.
 pub struct MessageBatches {
@@ -107,7 +109,9 @@ impl MessageBatch {
 }
 
 impl MessageBatches {
-    pub fn new(store: Arc<dyn DocumentStore>, max_idle_elsewhere: Duration) -> MessageBatches {
+    /// Takes the age until which another process may be working on a batch; zero if no other process uses the store.
+    pub fn new(store: Arc<dyn DocumentStore>, max_age_elsewhere: Duration) -> MessageBatches {
+        let max_idle_elsewhere = max_age_elsewhere.min(MAX_IDLE_ELSEWHERE);
         MessageBatches { store, max_idle_elsewhere, workers: Mutex::default() }
     }
 

@@ -10,7 +10,7 @@ use crate::routes::admin::{
     apps, audit, health as doctor, live, login, memory, memory_change, overview, session_turns,
     sessions as all_sessions, usage,
 };
-use crate::routes::sessions::{control, events, manage, turns};
+use crate::routes::sessions::{control, events, manage, settings, turns};
 use crate::routes::v1::agent_sessions::{
     anthropic as managed, memory_stores, openai as agents_api, shared_paths,
 };
@@ -29,7 +29,7 @@ use crate::routes::{console, files, health, mcp, metrics, run};
     ),
     paths(health::healthz, mcp::metadata, health::livez, health::readyz, openapi_json, metrics::metrics, run::run, files::upload, manage::create, manage::list,
         manage::get, manage::close, turns::turn, turns::get, events::events, control::cancel,
-        control::permit, control::return_tool_result, acp::get, acp::post, acp::delete, apps::create, apps::list, apps::remove, audit::list, live::list::list, live::stream::stream,
+        control::permit, control::return_tool_result, settings::get, settings::change, acp::get, acp::post, acp::delete, apps::create, apps::list, apps::remove, audit::list, live::list::list, live::stream::stream,
         live::screen::screen, live::attach::attach, all_sessions::list, all_sessions::get,
         all_sessions::events, all_sessions::cancel, all_sessions::close, console::page, console::asset, console::icon,
         login::login, login::logout,

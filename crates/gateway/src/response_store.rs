@@ -19,6 +19,10 @@ const MAX_CHAIN: usize = 1000;
 /// How long the events of a response that has ended are kept, and how many bytes of them.
 const MAX_FINISHED_AGE: Duration = Duration::from_secs(600);
 const MAX_FINISHED_BYTES: usize = 16 << 20;
+/// The largest conversation, as a multiple of the largest request body.
+const MAX_CONVERSATION_BODIES: usize = 4;
+/// The age at which a continued response is kept as if it were new: the age of its deletion, divided by this.
+const REFRESH_AGE_DIVISOR: u32 = 4;
 /// The digits of a response's identifier. An item's identifier begins with those of its response.
 const ID_DIGITS: usize = 32;
 
@@ -42,11 +46,26 @@ struct FinishedLog {
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseLimits {
     /// Until this age, a response in progress may be running in another process. Zero if no other process uses the store.
-    pub max_age_elsewhere: Duration,
+    max_age_elsewhere: Duration,
     /// A response that is continued at this age is kept as if it were new.
-    pub refresh_age: Duration,
+    refresh_age: Duration,
     /// The largest conversation that is continued, in bytes of JSON.
     pub max_conversation_bytes: usize,
+}
+
+impl ResponseLimits {
+    /// Derives the limits from the size of request bodies and from the age at which a response is deleted.
+    pub fn new(
+        max_body_bytes: usize,
+        hard_ttl: Duration,
+        max_age_elsewhere: Duration,
+    ) -> ResponseLimits {
+        ResponseLimits {
+            max_age_elsewhere,
+            refresh_age: hard_ttl / REFRESH_AGE_DIVISOR,
+            max_conversation_bytes: max_body_bytes.saturating_mul(MAX_CONVERSATION_BODIES),
+        }
+    }
 }
 
 /// The tokens of a response that is being made.

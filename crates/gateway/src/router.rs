@@ -18,14 +18,14 @@ use crate::routes::admin::{
     apps, audit, health as doctor, live, login, memory, memory_change, overview, session_turns,
     sessions as all_sessions, usage,
 };
-use crate::routes::sessions::{control, events, manage, turns};
+use crate::routes::sessions::{control, events, manage, settings, turns};
 use crate::routes::v1::agent_sessions::{self, shared_paths};
 use crate::routes::v1::{
     anthropic, batches, conversations, count_tokens, fallback, models, openai, responses,
 };
 use crate::routes::{console, files, health, mcp, metrics, run};
 use crate::state::Gateway;
-use crate::{openapi, origin_guard};
+use crate::{openapi, origin_guard, unread_body};
 
 /// The whole HTTP surface.
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -47,6 +47,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/sessions/{id}/turns/{n}", get(turns::get))
         .route("/sessions/{id}/events", get(events::events))
         .route("/sessions/{id}/cancel", post(control::cancel))
+        .route("/sessions/{id}/settings", get(settings::get).post(settings::change))
         .route("/sessions/{id}/permissions/{request_id}", post(control::permit))
         .route("/sessions/{id}/tool_results/{call_id}", post(control::return_tool_result))
         .route("/.well-known/oauth-protected-resource/mcp", get(mcp::metadata))
@@ -86,6 +87,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(middleware::from_fn_with_state(gateway.clone(), origin_guard::guard))
         .layer(middleware::from_fn_with_state(gateway.clone(), trace))
+        .layer(middleware::from_fn_with_state(gateway.clone(), unread_body::discard))
         .with_state(gateway)
 }
 

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderMap;
-use axum::http::header::COOKIE;
+use axum::http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
 use hmac::{Hmac, KeyInit, Mac};
 use hob_domain::secret::{hex, unhex};
 use hob_domain::{DataKey, Timestamp, TokenHash};
@@ -16,7 +17,7 @@ use sha2::Sha256;
 
 use crate::error::ApiError;
 
-pub(crate) const COOKIE_NAME: &str = "hob_console";
+const COOKIE_NAME: &str = "hob_console";
 /// After this many wrong tokens within a minute, further ones are refused until the minute is over.
 const MAX_WRONG_SIGN_INS_PER_MINUTE: usize = 10;
 const MAX_WRONG_REQUESTS_PER_MINUTE: usize = 300;
@@ -128,6 +129,18 @@ fn hmac_state(key: &[u8; 32], text: &str) -> Hmac<Sha256> {
     let mut state = Hmac::<Sha256>::new(&block.into());
     state.update(text.as_bytes());
     state
+}
+
+/// Adds the console's cookie to an answer, for `life` seconds. With 0 the browser deletes it.
+pub(crate) fn with_cookie(answer: impl IntoResponse, value: &str, life: u64) -> Response {
+    let cookie =
+        format!("{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={life}");
+    let mut response = answer.into_response();
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 fn hmac(key: &[u8; 32], text: &str) -> [u8; 32] {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hob_agents::Runtime;
+use hob_agents::app_permits::AppPermit;
+use hob_domain::session::SessionId;
 use hob_domain::{AgentName, AgentSpec, AppName, AppStore, AuditStore, Timestamp, TokenHash};
 use hob_mcp::Tools;
 use hob_memory::Engine;
-use hob_sessions::session::Sessions;
+use hob_sessions::session::{Sessions, TurnSubmission};
 use hob_sessions::{Completions, Runner, UploadStore};
 
 use crate::agent_catalog::AgentCatalog;
-use crate::app_requests::AppRequests;
+use crate::app_requests::{AppRequests, LONG_BODY_BYTES};
 use crate::conversation_store::Conversations;
 use crate::counters::Requests;
 use crate::doctor::Doctor;
@@ -99,7 +101,39 @@ impl Gateway {
         }
         Ok(paths)
     }
+
+    /// Queues a turn and returns its number. A long prompt counts until the turn is over, also without its client, instead of
+    /// `body`, which is what the request counts for it.
+    pub(crate) async fn submit(
+        &self,
+        app: &AppName,
+        id: &SessionId,
+        turn: TurnSubmission,
+        body: Option<AppPermit>,
+    ) -> Result<u32, ApiError> {
+        drop(body);
+        let counted = match turn.prompt.len() {
+            ..=LONG_BODY_BYTES => None,
+            bytes => self.app_requests.count_long(app, bytes.saturating_mul(TURN_WEIGHT))?,
+        };
+        let index = self.sessions.submit(app, id, turn).await?;
+        if let Some(counted) = counted {
+            let (sessions, stopping) = (self.sessions.clone(), self.runtime.stopping.clone());
+            let (app, id) = (app.clone(), id.clone());
+            self.runtime.tasks.spawn(async move {
+                tokio::select! {
+                    _ = sessions.turn_ended(&app, &id, index) => {}
+                    () = stopping.cancelled() => {}
+                }
+                drop(counted);
+            });
+        }
+        Ok(index)
+    }
 }
+
+/// How many times a long prompt counts: a turn keeps more copies of it than a request of its body.
+const TURN_WEIGHT: usize = 3;
 
 /// Limits of requests.
 #[derive(Debug, Clone)]

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use hob_agents::app_permits::{AppPermit, PermitsOfApp};
 use hob_domain::json_size::{MAX_JSON_VALUES, has_too_many_values};
 use http_body_util::BodyExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::app_requests::RequestSlot;
+use crate::app_requests::{LONG_BODY_BYTES, RequestSlot};
 use crate::error::ApiError;
 use crate::state::Gateway;
 
@@ -19,11 +19,9 @@ use crate::state::Gateway;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of an oversized body is read and discarded, so that a client that writes before it reads
 /// still receives the response.
-const MAX_DISCARDED_BYTES: usize = 64 << 20;
+pub(crate) const MAX_DISCARDED_BYTES: usize = 64 << 20;
 
 const MAX_SMALL_BODY_BYTES: usize = 16 << 10;
-/// Longer bodies need a permit until they are parsed.
-const LONG_BODY_BYTES: usize = 64 << 10;
 
 /// A request body of type `T`. The content type is ignored.
 pub(crate) struct JsonBody<T>(pub T);
@@ -55,12 +53,36 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for SmallJsonBody<T> {
 }
 
 async fn receive<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, ApiError> {
-    let permits = request.extensions().get::<RequestSlot>().and_then(RequestSlot::long_bodies);
+    let slot = request.extensions().get::<RequestSlot>().cloned().unwrap_or_default();
+    let (bytes, _permit) = receive_bytes(request.into_body(), limit, &slot).await?;
+    parse(&bytes)
+}
+
+/// Receives a body. A long one comes with a permit of its app, which is held until the body is parsed, and counts until
+/// the response has been sent.
+pub(crate) async fn receive_bytes(
+    body: Body,
+    limit: usize,
+    slot: &RequestSlot,
+) -> Result<(Vec<u8>, Option<AppPermit>), ApiError> {
+    let announced = body.size_hint().exact().map(|length| limit.min(length as usize));
+    if let Some(length) = announced
+        && let Err(error) = slot.count_body(length)
+    {
+        // Nothing of it is kept.
+        let mut no_permit = None;
+        let discarding = read(body, 0, None, &mut no_permit);
+        let _ = tokio::time::timeout(BODY_TIMEOUT, discarding).await;
+        return Err(error);
+    }
     let mut permit = None;
-    let reading = read(request.into_body(), limit, permits, &mut permit);
+    let reading = read(body, limit, slot.long_bodies(), &mut permit);
     let bytes =
         tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_| ApiError::SlowBody)??;
-    parse(&bytes)
+    if announced.is_none() {
+        slot.count_body(bytes.len())?;
+    }
+    Ok((bytes, permit))
 }
 
 /// Reads a body. A long one needs a permit of its app, which it leaves in `permit`.
@@ -114,6 +136,10 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
             (serde_json::error::Category::Data, ".") => ApiError::bad_request(inner.to_string()),
             (serde_json::error::Category::Data, path) => {
                 ApiError::bad_request(format!("{path}: {inner}"))
+            }
+            // The parser also calls it a mistake in the syntax if a value cannot be a name, such as a number.
+            (_, path) if path != "." && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
+                ApiError::bad_request(format!("{path}: the value has a wrong type"))
             }
             _ => ApiError::BadRequest {
                 code: "bad_json",

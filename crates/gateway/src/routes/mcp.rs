@@ -4,15 +4,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
+use hob_domain::json_size::{MAX_JSON_VALUES, has_too_many_values};
 use hob_domain::memory::{Principal, TurnSource};
+use hob_mcp::message::{Refusal, read_message};
 use hob_mcp::{CallerContext, McpServer, ToolBackend, ToolError, Tools, http_service};
 use serde_json::{Value, json};
 
+use crate::app_requests::RequestSlot;
 use crate::error::ApiError;
+use crate::extract::body::receive_bytes;
 use crate::extract::caller::Caller;
 use crate::state::Gateway;
 
@@ -25,6 +30,7 @@ pub(crate) fn route(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     let service = http_service(server, gateway.limits.max_body_bytes);
     Router::new()
         .route_service("/mcp", service)
+        .layer(middleware::from_fn_with_state(gateway.clone(), check_message))
         .layer(middleware::from_fn_with_state(gateway.clone(), name_caller))
 }
 
@@ -40,6 +46,38 @@ async fn name_caller(
     };
     request.extensions_mut().insert(hob_mcp::Caller(app.name.as_str().to_owned()));
     next.run(request).await
+}
+
+/// Refuses a body that is no message as JSON-RPC has it. To the library it is of a wrong media type.
+async fn check_message(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if request.method() != Method::POST || !is_json {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let slot = parts.extensions.get::<RequestSlot>().cloned().unwrap_or_default();
+    let received = receive_bytes(body, gateway.limits.max_body_bytes, &slot).await;
+    let (bytes, permit) = match received {
+        Ok(received) => received,
+        Err(error) => return error.into_response(),
+    };
+    let checked = match has_too_many_values(&bytes) {
+        true => {
+            let reason = format!("the message has more than {MAX_JSON_VALUES} values");
+            Err(Refusal::invalid_request(Value::Null, reason))
+        }
+        false => read_message(&bytes).map(drop),
+    };
+    drop(permit);
+    match checked {
+        Ok(()) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Err(refusal) => (StatusCode::BAD_REQUEST, Json(refusal.answer())).into_response(),
+    }
 }
 
 /// Adds the address of the resource's description to a refusal. Clients that know only OAuth look for it.

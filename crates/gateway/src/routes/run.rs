@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::Json;
+use hob_domain::RunRequest;
 use hob_domain::file::prompt_with_files;
-use hob_domain::{RunRequest, json_reply::reply_value};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::{AgentErrorBody, ApiError, ErrorBody};
@@ -44,7 +45,7 @@ pub(crate) struct RunAnswer {
     /// Always `true`.
     ok: bool,
     /// The parsed reply if it is one JSON object or array, else its text.
-    result: serde_json::Value,
+    result: Value,
     duration_ms: u64,
     stop_reason: String,
 }
@@ -117,4 +118,27 @@ fn timeout(asked: Option<f64>, most: Duration) -> Result<Duration, ApiError> {
     }
     let most = most.as_secs();
     Err(ApiError::bad_request(format!("timeout_secs: must be between 1 and {most}")))
+}
+
+/// Returns the parsed value if the whole reply is one JSON object or array, else the text itself.
+fn reply_value(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn objects_and_arrays_are_parsed_all_else_is_text() {
+        assert_eq!(reply_value(r#"{"hello":"world"}"#), json!({"hello": "world"}));
+        assert_eq!(reply_value(" [1, 2]\n"), json!([1, 2]));
+        for text in ["hi", "42", "\"x\"", "true", "null", "", "{broken", "{} and more"] {
+            assert_eq!(reply_value(text), json!(text));
+        }
+    }
 }

@@ -48,6 +48,8 @@ struct State {
     waiting: HashMap<u64, oneshot::Sender<Value>>,
     /// The turns whose updates this connection shows.
     followed: HashSet<(SessionId, u32)>,
+    /// The sessions whose settings this connection shows.
+    watched: HashSet<SessionId>,
     /// Whether the client shows forms.
     shows_forms: bool,
 }
@@ -61,6 +63,18 @@ pub(super) struct FollowedTurn {
 impl Drop for FollowedTurn {
     fn drop(&mut self) {
         self.connection.state().followed.remove(&self.turn);
+    }
+}
+
+/// The right to show a session's settings, which one task of a connection has.
+pub(super) struct WatchedSession {
+    connection: Connection,
+    pub id: SessionId,
+}
+
+impl Drop for WatchedSession {
+    fn drop(&mut self) {
+        self.connection.state().watched.remove(&self.id);
     }
 }
 
@@ -179,6 +193,17 @@ impl Connection {
         let turn = (id.clone(), turn);
         let is_new = self.state().followed.insert(turn.clone());
         is_new.then(|| FollowedTurn { connection: self.clone(), turn })
+    }
+
+    /// Returns whether a task of this connection shows a turn's updates.
+    pub fn follows(&self, id: &SessionId, turn: u32) -> bool {
+        self.state().followed.contains(&(id.clone(), turn))
+    }
+
+    /// Takes the right to show a session's settings; `None` if another task of this connection has it.
+    pub fn watch(&self, id: &SessionId) -> Option<WatchedSession> {
+        let is_new = self.state().watched.insert(id.clone());
+        is_new.then(|| WatchedSession { connection: self.clone(), id: id.clone() })
     }
 
     /// Sends an answer. A client that does not read loses its connection.

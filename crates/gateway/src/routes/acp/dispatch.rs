@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::connection::{Connection, MAX_REQUESTS};
 use super::messages::{AcpError, answer};
-use super::methods;
+use super::{methods, watch};
 use crate::acp_protocol::INVALID_REQUEST;
 
 /// Takes a message of the client. A request runs by itself; its answer is sent when it is there.
@@ -33,8 +33,16 @@ pub(super) fn take(connection: &Connection, message: Value) {
             () = connection.ended().cancelled() => return,
         };
         connection.end_request();
+        let opened = match (method.as_str(), &result) {
+            ("session/new", Ok(made)) => made["sessionId"].as_str().map(str::to_owned),
+            ("session/load" | "session/resume", Ok(_)) => session.clone(),
+            _ => None,
+        };
         if let Some(id) = id {
             connection.send(session, answer(&id, result));
+        }
+        if let Some(opened) = opened {
+            watch::begin(&connection, &opened);
         }
     });
 }

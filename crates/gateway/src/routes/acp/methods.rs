@@ -1,7 +1,7 @@
 //! The methods that a client calls.
 
 use hob_domain::session::{EventKind, EventRange, Permissions, Session, SessionId};
-use hob_sessions::session::{NewSession, TurnSubmission};
+use hob_sessions::session::{ChangedSettings, NewSession, TurnSubmission};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
@@ -33,8 +33,9 @@ pub(super) async fn call(
         "session/resume" => {
             let session = session(connection, params).await?;
             follow_running(connection, &session).await?;
-            Ok(json!({}))
+            Ok(with_settings(connection, &session.id, json!({})).await)
         }
+        "session/set_mode" | "session/set_config_option" => configure(connection, params).await,
         "session/list" => list(connection, params).await,
         "session/prompt" => prompt(connection, params).await,
         // An idle session costs nothing, so closing it only ends its turn. The client can load it again.
@@ -74,7 +75,30 @@ async fn new_session(connection: &Connection, params: &Value) -> Result<Value, A
         }
         created => created?,
     };
-    Ok(json!({"sessionId": session.id.as_str(), "_meta": {"cwd": session.setup.cwd}}))
+    let answer = json!({"sessionId": session.id.as_str(), "_meta": {"cwd": session.setup.cwd}});
+    Ok(with_settings(connection, &session.id, answer).await)
+}
+
+/// Adds what the agent offers to an answer that opens a session. A session whose agent cannot be asked opens all the same: a
+/// node of an earlier version may hold it.
+async fn with_settings(connection: &Connection, id: &SessionId, answer: Value) -> Value {
+    let settings = connection.gateway().sessions.settings(connection.app(), id).await;
+    let settings = settings.unwrap_or_else(|error| {
+        tracing::warn!(%error, session = %id, "failed to read an agent's settings");
+        Value::Null
+    });
+    acp_protocol::with_settings(answer, &settings)
+}
+
+/// Changes the mode of a session's agent, or one of its options.
+async fn configure(connection: &Connection, params: &Value) -> Result<Value, AcpError> {
+    let id = session(connection, params).await?.id;
+    let change = acp_protocol::setting_change(params).map_err(AcpError::invalid)?;
+    let sessions = &connection.gateway().sessions;
+    match sessions.configure(connection.app(), &id, change.clone()).await? {
+        ChangedSettings::Changed(settings) => Ok(acp_protocol::changed(&change, &settings)),
+        ChangedSettings::Refused(refusal) => Err(AcpError::new(refusal.code, refusal.message)),
+    }
 }
 
 /// Returns the session that the parameters name.
@@ -117,7 +141,7 @@ async fn load(connection: &Connection, params: &Value) -> Result<Value, AcpError
         }
     }
     follow_running(connection, &session).await?;
-    Ok(json!({}))
+    Ok(with_settings(connection, id, json!({})).await)
 }
 
 async fn show_prompt(connection: &Connection, id: &SessionId, turn: u32) -> Result<(), AcpError> {
@@ -195,7 +219,7 @@ async fn prompt(connection: &Connection, params: &Value) -> Result<Value, AcpErr
     let id = session(connection, params).await?.id;
     let prompt = acp_protocol::prompt_text(&params["prompt"]).map_err(AcpError::invalid)?;
     let ask = TurnSubmission { prompt, files: Vec::new(), idempotency: None };
-    let turn = connection.gateway().sessions.submit(connection.app(), &id, ask).await?;
+    let turn = connection.gateway().submit(connection.app(), &id, ask, None).await?;
     let _followed = connection.follow(&id, turn);
     let ended = turn::follow(connection, &id, turn, 0, Vec::new()).await?;
     match ended.error {

@@ -11,6 +11,7 @@ pub(crate) mod http;
 mod messages;
 mod methods;
 mod turn;
+mod watch;
 pub(crate) mod web_socket;
 
 pub(crate) use connections::AcpConnections;

@@ -157,6 +157,6 @@ async fn forget(gateway: &Gateway, name: &AppName) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn app_name(text: &str) -> Result<AppName, ApiError> {
+pub(super) fn app_name(text: &str) -> Result<AppName, ApiError> {
     AppName::new(text).map_err(|error| ApiError::bad_request(format!("app: {error}")))
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::State;
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, SET_COOKIE};
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::{Json, Response};
 use hob_domain::{Timestamp, Token};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,7 +14,7 @@ use crate::audit_log;
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::body::SmallJsonBody;
 use crate::extract::caller::Admin;
-use crate::sign_in::COOKIE_NAME;
+use crate::sign_in::with_cookie;
 use crate::state::Gateway;
 
 #[derive(Deserialize, ToSchema)]
@@ -89,15 +87,4 @@ pub(crate) async fn logout(
 ) -> Result<Response, ApiError> {
     audit_log::record(&gateway, "logout", "", json!({})).await;
     Ok(with_cookie(Json(SignedOut { ok: true }), "", 0))
-}
-
-fn with_cookie(answer: impl IntoResponse, value: &str, life: u64) -> Response {
-    let cookie =
-        format!("{COOKIE_NAME}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={life}");
-    let mut response = answer.into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
-    }
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

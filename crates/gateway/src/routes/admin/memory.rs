@@ -1,18 +1,19 @@
-//! `/admin/memory`: the owner's memory.
+//! `/admin/memory`: the owner's memory, and what the owner reads of the memory of an app.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::State;
 use axum::response::Json;
-use hob_domain::Timestamp;
 use hob_domain::memory::{Around, Principal, Record, RecordId, Scope, TurnSource, Window};
-use hob_mcp::CallerContext;
+use hob_domain::{AppFilter, Timestamp};
+use hob_mcp::{CallerContext, DayEdge, parse_time};
 use hob_memory::{RecallHit, RecallQuery};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::apps::app_name;
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::caller::Admin;
 use crate::extract::path_and_query::ApiQuery;
@@ -30,6 +31,7 @@ const NO_BUDGET: usize = 1 << 24;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Search {
     q: Option<String>,
+    app: Option<String>,
     project: Option<String>,
     client: Option<String>,
     session_id: Option<String>,
@@ -41,10 +43,17 @@ pub(crate) struct Search {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Line {
+    app: Option<String>,
     session_id: Option<String>,
     project: Option<String>,
     around: Option<String>,
     limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WhoseMemory {
+    app: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -93,6 +102,9 @@ pub(crate) struct RememberedTurn {
     superseded: bool,
     /// Whether the text has masked secrets.
     masked: bool,
+    /// The app whose memory has the turn; absent in the owner's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app: Option<String>,
 }
 
 impl From<Record> for RememberedTurn {
@@ -109,7 +121,15 @@ impl From<Record> for RememberedTurn {
             reason: None,
             superseded: record.superseded_by.is_some(),
             masked: record.sealed.is_some(),
+            app: None,
         }
+    }
+}
+
+impl RememberedTurn {
+    /// Marks a turn of an app's memory.
+    fn of_app(self, app: Option<&str>) -> RememberedTurn {
+        RememberedTurn { app: app.map(str::to_owned), ..self }
     }
 }
 
@@ -145,9 +165,10 @@ pub(crate) struct ClientView {
     turns: u64,
 }
 
-/// Searches the owner's memory, or lists the newest turns if `q` is empty.
+/// Searches the memory of the owner or an app, or lists the newest turns if `q` is empty.
 #[utoipa::path(get, path = "/admin/memory/search", tag = "admin", operation_id = "search_memory", security(("token" = [])),
     params(("q" = Option<String>, Query, description = "The search query."),
+        ("app" = Option<String>, Query, description = "Search the memory of this app instead of the owner's."),
         ("project" = Option<String>, Query, description = "Only this project."),
         ("client" = Option<String>, Query, description = "Only turns captured from this client."),
         ("session_id" = Option<String>, Query, description = "Only this session."),
@@ -157,6 +178,7 @@ pub(crate) struct ClientView {
     (status = 200, description = "The hits.", body = SearchAnswer),
     (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such app.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn search(
@@ -166,12 +188,14 @@ pub(crate) async fn search(
 ) -> Result<Json<SearchAnswer>, ApiError> {
     let started = Instant::now();
     let engine = &gateway.engine;
+    let app = filled(search.app);
+    let principal = principal_of(&gateway, app.as_deref()).await?;
     let limit = search.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
     let scope = Scope {
         project: filled(search.project),
         session: filled(search.session_id),
-        since: time("since", search.since.as_deref(), "00:00:00Z")?,
-        until: time("until", search.until.as_deref(), "23:59:59.999999Z")?,
+        since: time("since", search.since.as_deref(), DayEdge::Start)?,
+        until: time("until", search.until.as_deref(), DayEdge::End)?,
     };
     let client = filled(search.client);
     let most = if client.is_some() { SEARCHED } else { limit };
@@ -179,7 +203,7 @@ pub(crate) async fn search(
     let cue = search.q.unwrap_or_default();
     let (mut hits, omitted): (Vec<RememberedTurn>, usize) = if cue.trim().is_empty() {
         let window = Window { scope, around: None, limit: most };
-        let newest = engine.timeline(&Principal::Owner, &window).await?.into_iter().rev();
+        let newest = engine.timeline(&principal, &window).await?.into_iter().rev();
         (newest.filter(|record| of_client(record)).map(RememberedTurn::from).collect(), 0)
     } else {
         let budget_tokens = NO_BUDGET;
@@ -192,7 +216,7 @@ pub(crate) async fn search(
             min_score: None,
             explain: false,
         };
-        let recall = engine.recall(&Principal::Owner, &query).await?;
+        let recall = engine.recall(&principal, &query).await?;
         let hits = recall.hits.into_iter().filter(|found| of_client(&found.record));
         // Turns of other clients do not match.
         let omitted = if client.is_some() { 0 } else { recall.omitted };
@@ -200,6 +224,7 @@ pub(crate) async fn search(
     };
     let omitted = omitted + hits.len().saturating_sub(limit);
     hits.truncate(limit);
+    let hits = hits.into_iter().map(|hit| hit.of_app(app.as_deref())).collect();
     let partial = gateway.tools.backlog().files > 0;
     let took_ms = started.elapsed().as_millis() as u64;
     Ok(Json(SearchAnswer { ok: true, hits, omitted, partial, took_ms }))
@@ -207,14 +232,15 @@ pub(crate) async fn search(
 
 /// Lists the turns of a session or project in order, around one record or the latest.
 #[utoipa::path(get, path = "/admin/memory/timeline", tag = "admin", operation_id = "memory_timeline", security(("token" = [])),
-    params(("session_id" = Option<String>, Query, description = "The turns of this session."),
+    params(("app" = Option<String>, Query, description = "Read the memory of this app instead of the owner's."),
+        ("session_id" = Option<String>, Query, description = "The turns of this session."),
         ("project" = Option<String>, Query, description = "The turns of this project."),
         ("around" = Option<String>, Query, description = "The record in the middle. Default: the latest turns."),
         ("limit" = Option<usize>, Query, description = "Maximum number of turns. Default: 20. Maximum: 200.")), responses(
     (status = 200, description = "The turns.", body = TimelineAnswer),
     (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
-    (status = 404, description = "No such record.", body = ErrorBody),
+    (status = 404, description = "No such record or app.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn timeline(
@@ -223,6 +249,8 @@ pub(crate) async fn timeline(
     ApiQuery(asked): ApiQuery<Line>,
 ) -> Result<Json<TimelineAnswer>, ApiError> {
     let engine = &gateway.engine;
+    let app = filled(asked.app);
+    let principal = principal_of(&gateway, app.as_deref()).await?;
     let mut scope = Scope {
         project: filled(asked.project),
         session: filled(asked.session_id),
@@ -232,7 +260,7 @@ pub(crate) async fn timeline(
         None => None,
         Some(id) => {
             let id = RecordId::new(id);
-            let record = engine.record(&Principal::Owner, &id).await?;
+            let record = engine.record(&principal, &id).await?;
             let record = record.ok_or_else(no_record)?;
             // `around` alone implies the record's session.
             if scope == Scope::default() {
@@ -242,24 +270,27 @@ pub(crate) async fn timeline(
         }
     };
     let limit = asked.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
-    let turns = engine.timeline(&Principal::Owner, &Window { scope, around, limit }).await?;
-    Ok(Json(TimelineAnswer {
-        ok: true,
-        turns: turns.into_iter().map(RememberedTurn::from).collect(),
-    }))
+    let turns = engine.timeline(&principal, &Window { scope, around, limit }).await?;
+    let turns = turns.into_iter().map(|turn| RememberedTurn::from(turn).of_app(app.as_deref()));
+    Ok(Json(TimelineAnswer { ok: true, turns: turns.collect() }))
 }
 
 /// Lists the projects and clients that the memory has turns of.
-#[utoipa::path(get, path = "/admin/memory/facets", tag = "admin", operation_id = "memory_facets", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/admin/memory/facets", tag = "admin", operation_id = "memory_facets", security(("token" = [])),
+    params(("app" = Option<String>, Query, description = "Describe the memory of this app instead of the owner's.")), responses(
     (status = 200, description = "The projects and clients.", body = FacetsAnswer),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such app.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn facets(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
+    ApiQuery(whose): ApiQuery<WhoseMemory>,
 ) -> Result<Json<FacetsAnswer>, ApiError> {
-    let facets = gateway.engine.facets(&Principal::Owner).await?;
+    let principal = principal_of(&gateway, filled(whose.app).as_deref()).await?;
+    let facets = gateway.engine.facets(&principal).await?;
     let projects = facets.projects.into_iter().map(|project| ProjectView {
         name: project.root,
         turns: project.turns,
@@ -270,20 +301,21 @@ pub(crate) async fn facets(
 }
 
 /// Returns counts, backlog and health of the memory, as the tool `memory_stats` does.
-#[utoipa::path(get, path = "/admin/memory/stats", tag = "admin", operation_id = "memory_stats", security(("token" = [])), responses(
+#[utoipa::path(get, path = "/admin/memory/stats", tag = "admin", operation_id = "memory_stats", security(("token" = [])),
+    params(("app" = Option<String>, Query, description = "Describe the memory of this app instead of the owner's.")), responses(
     (status = 200, description = "The figures.", body = Object),
+    (status = 400, description = "Invalid query; the error names the parameter.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
+    (status = 404, description = "No such app.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn stats(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
+    ApiQuery(whose): ApiQuery<WhoseMemory>,
 ) -> Result<Json<Value>, ApiError> {
-    let caller = CallerContext {
-        principal: Principal::Owner,
-        location: None,
-        note_source: TurnSource::Owner,
-    };
+    let principal = principal_of(&gateway, filled(whose.app).as_deref()).await?;
+    let caller = CallerContext { principal, location: None, note_source: TurnSource::Owner };
     let stats = gateway.tools.call(&caller, "memory_stats", json!({})).await;
     let stats = stats.map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut answer = json!({"ok": true});
@@ -297,18 +329,29 @@ pub(super) fn no_record() -> ApiError {
     ApiError::NotFound("no such record".to_owned())
 }
 
+/// Returns the principal whose memory is read: the app of this name, or the owner without one.
+async fn principal_of(gateway: &Gateway, app: Option<&str>) -> Result<Principal, ApiError> {
+    let Some(app) = app else { return Ok(Principal::Owner) };
+    let name = app_name(app)?;
+    let apps = gateway.apps.apps(AppFilter::All).await?;
+    match apps.iter().any(|known| known.name == name) {
+        true => Ok(Principal::App(name.as_str().to_owned())),
+        false => Err(ApiError::NotFound(format!("no app is named {name}"))),
+    }
+}
+
 /// An empty form field counts as absent.
 fn filled(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Parses a time, or a day with the given edge.
-fn time(name: &str, text: Option<&str>, edge: &str) -> Result<Option<Timestamp>, ApiError> {
+/// Reads a parameter that is a time or a date. An empty one counts as absent.
+fn time(name: &str, text: Option<&str>, edge: DayEdge) -> Result<Option<Timestamp>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
-    let parsed = text.parse().or_else(|_| format!("{text}T{edge}").parse());
-    parsed.map(Some).map_err(|_| {
+    let parsed = parse_time(text, edge).ok_or_else(|| {
         ApiError::bad_request(format!(
             "{name}: {text:?} is neither a date nor a time such as 2026-05-01T00:00:00Z"
         ))
-    })
+    })?;
+    Ok(Some(parsed))
 }

@@ -11,7 +11,6 @@ use serde_json::json;
 
 use crate::audit_log;
 use crate::error::{ApiError, ErrorBody};
-use crate::expiry::expiry_instant;
 use crate::extract::caller::{Admin, Caller};
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::extract::session_id::session_id;
@@ -19,6 +18,7 @@ use crate::routes::sessions::control::CancelAnswer;
 use crate::routes::sessions::events::{After, Page, beginning, respond, respond_before};
 use crate::routes::sessions::manage::Closed;
 use crate::routes::sessions::shapes::{EventList, SessionAnswer, SessionList};
+use crate::sign_in_expiry::expiry_instant;
 use crate::state::Gateway;
 
 /// Lists the sessions of all apps, oldest first.

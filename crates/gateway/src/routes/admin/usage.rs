@@ -50,6 +50,7 @@ pub(crate) struct DayView {
     /// Includes cache reads and writes.
     input_tokens: u64,
     output_tokens: u64,
+    /// In US dollars, as the agents report it. Claude Code in a terminal reports only tokens.
     cost_usd: f64,
 }
 

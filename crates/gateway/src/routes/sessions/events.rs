@@ -89,13 +89,15 @@ pub(crate) async fn respond(
     Ok(Json(EventList { ok: true, events, more, last_event }).into_response())
 }
 
-/// Returns the event number to continue after. A malformed value is refused even if it is not used.
+/// Returns the event number to continue after: the greater one if the query and the header have one each, because a
+/// browser that reconnects sends its first address again. A malformed value is refused even if it is not used.
 pub(crate) fn beginning(query: &After, headers: &HeaderMap) -> Result<u64, ApiError> {
     let last = stream::last_event_id(headers)?;
     match &query.after {
         None => Ok(last),
         Some(text) => {
-            text.parse().map_err(|_| ApiError::bad_request("after: must be the number of an event"))
+            let refused = |_| ApiError::bad_request("after: must be the number of an event");
+            text.parse().map(|after: u64| after.max(last)).map_err(refused)
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use crate::error::failure_code;
 use crate::state::Gateway;
 
 /// A request to create a session.
@@ -58,6 +59,7 @@ pub(crate) struct UsageView {
     output_tokens: u64,
     cached_read_tokens: u64,
     cached_write_tokens: u64,
+    /// In US dollars, as the agent reports it. 0 if it reports none: Claude Code in a terminal reports only tokens.
     cost_usd: f64,
 }
 
@@ -273,19 +275,6 @@ impl TurnAnswer {
             error: turn.error,
             code,
         }
-    }
-}
-
-/// Returns the error code of a failed turn's state.
-pub(crate) fn failure_code(state: TurnState) -> Option<&'static str> {
-    match state {
-        TurnState::Queued | TurnState::Running | TurnState::Finished | TurnState::Cancelled => None,
-        TurnState::Died => Some("agent_died"),
-        TurnState::TimedOut => Some("timeout"),
-        TurnState::Interrupted => Some("interrupted"),
-        TurnState::ResumeFailed => Some("resume_failed"),
-        TurnState::Failed => Some("agent_failed"),
-        TurnState::NotInstalled => Some("agent_not_installed"),
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::shapes::{EventView, TurnAnswer};
 use crate::error::ApiError;
-use crate::expiry::sleep_until;
+use crate::sign_in_expiry::sleep_until;
 use crate::state::Gateway;
 
 /// Interval of keep-alive comments on a quiet stream.

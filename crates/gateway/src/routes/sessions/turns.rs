@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use hob_domain::AppName;
@@ -11,9 +11,10 @@ use hob_domain::session::{SessionId, SessionTurn, TurnState};
 use hob_sessions::session::TurnSubmission;
 use tokio_util::sync::CancellationToken;
 
-use super::shapes::{TurnAnswer, TurnBody, TurnTaken, failure_code};
+use super::shapes::{TurnAnswer, TurnBody, TurnTaken};
 use super::stream;
-use crate::error::{ApiError, ErrorBody};
+use crate::app_requests::RequestSlot;
+use crate::error::{ApiError, ErrorBody, failure_code};
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
@@ -59,6 +60,7 @@ pub(crate) async fn turn(
     Caller(app): Caller,
     ApiPath(id): ApiPath<String>,
     headers: HeaderMap,
+    Extension(slot): Extension<RequestSlot>,
     JsonBody(body): JsonBody<TurnBody>,
 ) -> Result<Response, ApiError> {
     let id = session_id(&id)?;
@@ -71,7 +73,7 @@ pub(crate) async fn turn(
     gateway.sessions.get(&app.name, &id).await?;
     let files = gateway.file_paths(&app.name, body.files.as_deref().unwrap_or_default()).await?;
     let ask = TurnSubmission { prompt: body.prompt, files, idempotency };
-    let index = gateway.sessions.submit(&app.name, &id, ask).await?;
+    let index = gateway.submit(&app.name, &id, ask, slot.take_body()).await?;
     let place = format!("/sessions/{id}/turns/{index}");
     let mut response = if prefers_async(&headers) {
         let turn = gateway.sessions.turn(&app.name, &id, index).await?;

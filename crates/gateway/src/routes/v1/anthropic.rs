@@ -17,11 +17,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::attachments::{merged, prompt};
+use super::content;
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::ignored::{self, IgnoredFields, UnknownFields};
-use super::models::{self, conversation};
+use super::models;
 use super::parts::{ClientCall, Part};
 use super::reply::{KEEP_ALIVE, Reply, Whole, Wording, in_words};
+use super::system_prompt::{self, conversation};
 use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
@@ -164,11 +166,13 @@ impl MessagesBody {
         let mut without_effect = IgnoredFields::new(&self.unknown);
         without_effect.add("max_tokens", self.max_tokens.map(Value::from).as_ref());
         without_effect.add_within("output_config", self.output_config.as_ref(), "format");
-        without_effect.add_strict_tools(self.tools.as_deref());
+        without_effect.add_tools(self.tools.as_deref());
+        without_effect.add_messages("messages", &self.messages);
         let tools = tools::anthropic(self.tools.as_deref(), self.tool_choice.as_ref())?;
         let form = structured::anthropic(self.output_config.as_ref(), self.output_format.as_ref())?;
         let system = system_text(self.system.as_ref())?;
-        let messages = merged(self.messages.into_iter().map(as_user).collect());
+        let messages = self.messages.into_iter().map(as_user).collect();
+        let messages = merged(content::readable(messages)?);
         Ok((conversation(messages, system, tools, form), without_effect))
     }
 }
@@ -225,11 +229,13 @@ pub(super) fn system_text(system: Option<&Value>) -> Result<Option<String>, Prob
         }
         Some(_) => return Err(wrong().into()),
     };
-    models::system(text)
+    system_prompt::checked(text)
 }
 
 fn tool_use(call: ClientCall) -> Value {
-    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input})
+    // The agent calls the tool itself, and not from code that the API would run.
+    let caller = json!({"type": "direct"});
+    json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input, "caller": caller})
 }
 
 fn stop_reason(result: &TurnResult) -> &str {

@@ -14,6 +14,11 @@ use crate::error::ApiError;
 /// The response header that names the kind of process: `warm`, `seeded` or `fresh`.
 pub(super) const SESSION_HEADER: &str = "x-hob-session";
 
+/// The response header by which SDKs decide whether they repeat a request by themselves.
+const RETRY_HEADER: &str = "x-should-retry";
+/// The longest `Retry-After` that all of Anthropic's and OpenAI's SDKs obey.
+const MAX_WAIT_OF_SDKS: Duration = Duration::from_secs(60);
+
 /// The API whose wire format a response uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -33,6 +38,8 @@ pub(super) struct Problem {
     unsupported: Option<&'static str>,
     /// Whether Hob or the app has no place for the request now.
     is_place_missing: bool,
+    /// Whether a repetition would fail again, so that SDKs should not make one by themselves.
+    is_lasting: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +92,7 @@ impl Problem {
             retry_after: None,
             unsupported: None,
             is_place_missing: false,
+            is_lasting: matches!(kind, Kind::PathTaken | Kind::PreconditionFailed),
         }
     }
 
@@ -96,6 +104,11 @@ impl Problem {
 
     fn after(self, retry_after: Duration) -> Problem {
         Problem { retry_after: Some(retry_after), ..self }
+    }
+
+    /// Tells SDKs not to repeat the request by themselves: it would fail again.
+    fn lasting(self) -> Problem {
+        Problem { is_lasting: true, ..self }
     }
 
     /// Names the fields as the Responses API calls them.
@@ -210,6 +223,11 @@ impl Dialect {
             let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // SDKs do not wait longer, and would repeat the request after a second of their own.
+        let is_long = problem.retry_after.is_some_and(|after| after > MAX_WAIT_OF_SDKS);
+        if problem.is_lasting || is_long {
+            response.headers_mut().insert(RETRY_HEADER, HeaderValue::from_static("false"));
+        }
         response
     }
 }
@@ -266,7 +284,7 @@ impl From<CompletionError> for Problem {
         let is_place_missing = matches!(
             error,
             CompletionError::Session(SessionError::PoolFull { .. } | SessionError::Limited { .. })
-                | CompletionError::Backend(BackendError::PoolFull(_))
+                | CompletionError::Backend(BackendError::PoolFull { .. })
         );
         let problem: Problem = match error {
             CompletionError::Session(error) => error.into(),
@@ -288,16 +306,25 @@ impl From<BackendError> for Problem {
         let soon = Duration::from_secs(1);
         match error {
             BackendError::Invalid(message) => ApiError::bad_request(message).into(),
-            BackendError::Closed | BackendError::PoolFull(_) | BackendError::Cancelled => {
+            BackendError::Closed | BackendError::Cancelled => {
                 Problem::new(Kind::Overloaded, message).after(soon)
+            }
+            BackendError::PoolFull { retry_after, .. } => {
+                Problem::new(Kind::Overloaded, message).after(retry_after)
             }
             BackendError::TimedOut { limit, .. } => {
                 let text = format!("claude did not answer within {} s", limit.as_secs());
-                Problem::new(Kind::TimedOut, text)
+                Problem::new(Kind::TimedOut, text).lasting()
             }
             BackendError::Api { status, kind, .. } => {
-                Problem::new(upstream(status, &kind), message)
+                let problem = Problem::new(upstream(status, &kind), message);
+                // A login that the model's API refuses is refused again.
+                match (status, kind.as_str()) {
+                    (Some(401 | 403), _) | (None, "authentication_failed") => problem.lasting(),
+                    _ => problem,
+                }
             }
+            BackendError::WrongAnswer(_) => Problem::failed(message).lasting(),
             BackendError::Internal(inside) => Problem::internal(&inside),
             // The screen and the last output go to the log only: they may contain the prompt.
             BackendError::Died { how, .. } => Problem::failed(format!("claude ended with {how}")),
@@ -305,7 +332,9 @@ impl From<BackendError> for Problem {
             BackendError::NotClean(_) | BackendError::Interrupted => {
                 Problem::failed("the turn was interrupted")
             }
-            BackendError::NotInstalled(_) | BackendError::Dialog { .. } => Problem::failed(message),
+            BackendError::NotInstalled(_) | BackendError::Dialog { .. } => {
+                Problem::failed(message).lasting()
+            }
         }
     }
 }

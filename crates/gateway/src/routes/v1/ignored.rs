@@ -2,7 +2,7 @@
 
 use axum::http::HeaderValue;
 use axum::response::Response;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::dialect::Problem;
 use crate::error::ApiError;
@@ -13,6 +13,10 @@ const IGNORED_HEADER: &str = "x-hob-ignored";
 const MAX_NAMES: usize = 32;
 /// The longest name in the header, in bytes.
 const MAX_NAME_BYTES: usize = 64;
+
+/// The fields of a tool that the agent gets, and those of which nobody needs to know that they have no effect.
+const USED_IN_TOOLS: [&str; 7] =
+    ["type", "name", "description", "input_schema", "parameters", "function", "cache_control"];
 
 /// The fields of a request that its handler does not know.
 pub(super) type UnknownFields = Map<String, Value>;
@@ -52,12 +56,50 @@ impl IgnoredFields {
         }
     }
 
-    /// Adds `tools.strict` if a tool asks for arguments that always fit its schema. Hob passes schemas on to
-    /// the agent, and does not check the arguments.
-    pub fn add_strict_tools(&mut self, tools: Option<&[Value]>) {
-        let is_strict = |tool: &Value| tool["strict"] == true || tool["function"]["strict"] == true;
-        if tools.unwrap_or_default().iter().any(is_strict) {
-            self.add("tools.strict", Some(&Value::Bool(true)));
+    /// Adds the fields of tools that Hob does not pass on to the agent. Among them is `strict`: Hob passes schemas on, and does
+    /// not check the arguments.
+    pub fn add_tools(&mut self, tools: Option<&[Value]>) {
+        let of_function = |tool: &Value| tool["function"].as_object().cloned();
+        let fields = |tool: &Value| tool.as_object().cloned().into_iter().chain(of_function(tool));
+        for (name, value) in tools.unwrap_or_default().iter().flat_map(fields).flatten() {
+            // Hob's tools are called by the agent directly.
+            let is_so_anyway = value == false || value == json!([]) || value == json!(["direct"]);
+            if !USED_IN_TOOLS.contains(&name.as_str()) && !is_so_anyway {
+                self.add_once(&format!("tools.{name}"), &value);
+            }
+        }
+    }
+
+    /// Adds the fields without effect of messages or items, which are in the field `place`.
+    pub fn add_messages(&mut self, place: &str, messages: &[Value]) {
+        for message in messages {
+            if message["role"].is_string() {
+                self.add_once(&format!("{place}.name"), &message["name"]);
+            }
+            self.add_blocks(place, &message["content"]);
+            self.add_blocks(place, &message["output"]);
+        }
+    }
+
+    fn add_blocks(&mut self, place: &str, content: &Value) {
+        for block in content.as_array().into_iter().flatten() {
+            if block["citations"]["enabled"] == true {
+                self.add_once(&format!("{place}.citations"), &block["citations"]);
+            }
+            for detail in [&block["detail"], &block["image_url"]["detail"]] {
+                if detail != "auto" {
+                    self.add_once(&format!("{place}.detail"), detail);
+                }
+            }
+            if block["type"] == "tool_result" {
+                self.add_blocks(place, &block["content"]);
+            }
+        }
+    }
+
+    fn add_once(&mut self, name: &str, value: &Value) {
+        if !self.0.iter().any(|known| known == name) {
+            self.add(name, Some(value));
         }
     }
 
@@ -93,8 +135,6 @@ pub(super) fn refuse(unknown: &UnknownFields, names: &[&str]) -> Result<(), Prob
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn header(request: &Value) -> Option<String> {

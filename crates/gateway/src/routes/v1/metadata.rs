@@ -1,4 +1,4 @@
-//! The metadata that OpenAI's API keeps with an object.
+//! The metadata that the vendors' APIs keep with an object.
 
 use serde_json::{Map, Value};
 
@@ -6,13 +6,13 @@ use super::dialect::Problem;
 use crate::error::ApiError;
 
 /// The most pairs of metadata.
-const MAX_PAIRS: usize = 16;
+pub(super) const MAX_PAIRS: usize = 16;
 /// The longest key of metadata, in characters.
-const MAX_KEY_CHARS: usize = 64;
+pub(super) const MAX_KEY_CHARS: usize = 64;
 /// The longest value of metadata, in characters.
-const MAX_VALUE_CHARS: usize = 512;
+pub(super) const MAX_VALUE_CHARS: usize = 512;
 
-/// Checks metadata: a few short texts.
+/// Checks metadata of OpenAI's responses and conversations: a few short texts.
 pub(super) fn checked_metadata(metadata: &Map<String, Value>) -> Result<(), Problem> {
     let wrong = |text: String| Err(ApiError::bad_request(format!("metadata: {text}")).into());
     if metadata.len() > MAX_PAIRS {
@@ -24,6 +24,32 @@ pub(super) fn checked_metadata(metadata: &Map<String, Value>) -> Result<(), Prob
             return wrong(format!(
                 "keys must have at most {MAX_KEY_CHARS} characters, and values must be strings of at most {MAX_VALUE_CHARS}"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks metadata of agents, environments, sessions and memory stores: keys with texts.
+pub(super) fn check_texts(metadata: &Map<String, Value>) -> Result<(), ApiError> {
+    match metadata.iter().find(|(_, value)| !value.is_string()) {
+        Some((key, _)) => Err(ApiError::bad_request(format!("metadata.{key}: must be a string"))),
+        None => Ok(()),
+    }
+}
+
+/// Changes metadata as an update says: a text replaces a key's value, null removes the key.
+pub(super) fn merge(
+    metadata: &mut Map<String, Value>,
+    changes: Map<String, Value>,
+) -> Result<(), ApiError> {
+    for (key, value) in changes {
+        match value {
+            Value::Null => drop(metadata.remove(&key)),
+            Value::String(_) => drop(metadata.insert(key, value)),
+            _ => {
+                let text = format!("metadata.{key}: must be a string or null");
+                return Err(ApiError::bad_request(text));
+            }
         }
     }
     Ok(())

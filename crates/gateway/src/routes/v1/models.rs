@@ -1,18 +1,15 @@
-//! `GET /v1/models` in the caller's dialect, and checks of model-related fields.
+//! `GET /v1/models` in the caller's dialect, and which agent and model a name stands for.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Json, Response};
-use hob_domain::{AgentSpec, Driver};
-use hob_sessions::Conversation;
+use hob_domain::{AgentName, AgentSpec, AppName, Driver};
 use serde_json::{Value, json};
 
 use super::dialect::{Dialect, Problem};
 use super::items_page::PageQuery;
-use super::structured::AnswerForm;
-use super::tools::ToolUse;
 use crate::error::ApiError;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
@@ -25,10 +22,8 @@ pub(super) const DEFAULT: &str = "claude";
 const ALIASES: [&str; 4] = [DEFAULT, "opus", "sonnet", "haiku"];
 /// Maximum length of a model name, in bytes.
 const NAME_LIMIT: usize = 200;
-/// Maximum length of a system prompt, in bytes. The prompt is a program argument, which the kernel limits.
-const SYSTEM_LIMIT: usize = 120_000;
 
-/// Lists Claude Code's short names, and the other installed agents, which sessions can use. Hob passes any other name on to Claude Code.
+/// Lists Claude Code's short names, and the other installed agents with the models that they have offered to sessions of the app.
 #[utoipa::path(get, path = "/v1/models", tag = "v1", operation_id = "list_models", security(("token" = [])), params(PageQuery), responses(
     (status = 200, description = "The models, in OpenAI's shape, or in Anthropic's if `anthropic-version` is sent.", body = schemas::ObjectPage),
     (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
@@ -42,9 +37,10 @@ pub(crate) async fn list(
     query: Result<ApiQuery<PageQuery>, ApiError>,
 ) -> Response {
     let dialect = Dialect::of(&headers);
-    let page = caller.and(query).and_then(|ApiQuery(query)| {
-        let names = ALIASES.into_iter().chain(installed_agents(&gateway));
-        let models = names.map(|name| model(dialect, name)).collect();
+    let page = caller.and_then(|Caller(app)| {
+        let ApiQuery(query) = query?;
+        let names = listed(&gateway, &app.name);
+        let models = names.iter().map(|name| model(dialect, name)).collect();
         let page = query.page(Vec::clone(&models))?;
         Ok(match dialect {
             // OpenAI's list has no pages.
@@ -86,6 +82,18 @@ pub(crate) async fn get(
         Ok(model) => Json(model).into_response(),
         Err(error) => dialect.respond(error.into()),
     }
+}
+
+/// Returns Claude Code's short names, and each other installed agent with the models that it has offered to the app.
+fn listed(gateway: &Gateway, app: &AppName) -> Vec<String> {
+    let offered = &gateway.runtime.offered_models;
+    let mut names = ALIASES.map(str::to_owned).to_vec();
+    for agent in installed_agents(gateway) {
+        names.push(agent.to_owned());
+        let models = offered.of(app.as_str(), agent);
+        names.extend(models.into_iter().map(|model| format!("{agent}/{model}")));
+    }
+    names
 }
 
 /// Returns the agents other than Claude Code. They answer in sessions.
@@ -135,69 +143,51 @@ fn model(dialect: Dialect, name: &str) -> Value {
     }
 }
 
-/// Returns the model argument for the program; `None` for its default.
+/// Returns the model argument for the program; `None` for its default. Names that begin with another agent are refused, as
+/// Claude Code would answer in its place.
 pub(super) fn asked(gateway: &Gateway, name: Option<&str>) -> Result<Option<String>, Problem> {
-    match name {
-        None | Some(DEFAULT | "default") => Ok(None),
-        Some(name) if other_agents(gateway).any(|(agent, _)| agent == name) => {
-            let text = format!(
-                "model: {name:?} is an agent for sessions (/sessions, /v1/sessions, /v1/agents/sessions); here Claude Code answers"
-            );
-            Err(ApiError::bad_request(text).into())
-        }
-        Some(name)
-            if name.is_empty() || name.len() > NAME_LIMIT || name.contains(char::is_control) =>
-        {
-            Err(ApiError::bad_request("model: must be a non-empty model name").into())
-        }
-        Some(name) => Ok(Some(name.to_owned())),
+    let Some(name) = name else { return Ok(None) };
+    if name.is_empty() || name.len() > NAME_LIMIT || name.contains(char::is_control) {
+        return Err(ApiError::bad_request("model: must be a non-empty model name").into());
     }
-}
-
-/// Refuses the older form of OpenAI's tools.
-pub(super) fn no_functions(functions: Option<&[Value]>) -> Result<(), Problem> {
-    match functions {
-        None | Some([]) => Ok(()),
-        Some(_) => {
-            let text = "functions: this older form is not supported; use tools instead";
-            Err(ApiError::bad_request(text).into())
-        }
-    }
-}
-
-/// Returns the conversation of a request, without its attachments and its model. A required call or form of the answer is
-/// asked for in the system prompt, and checked.
-pub(super) fn conversation(
-    messages: Vec<Value>,
-    system: Option<String>,
-    tools: ToolUse,
-    form: Option<AnswerForm>,
-) -> Conversation {
-    let names: Vec<&str> = tools.tools.iter().map(|tool| tool.name.as_str()).collect();
-    let required_call = tools.is_required.then(|| {
-        let names = names.join(", ");
-        format!("You must answer by calling one of these tools, and with nothing else: {names}.")
-    });
-    let instruction = form.as_ref().map(|form| form.instruction.clone());
-    let systems: Vec<String> = [system, instruction, required_call].into_iter().flatten().collect();
-    let system = (!systems.is_empty()).then(|| systems.join("\n\n"));
-    Conversation {
-        messages,
-        prompt: None,
-        system,
-        model: None,
-        tools: tools.tools,
-        answer_check: form.map(|form| form.check),
-        must_call: tools.is_required,
-        one_call_at_a_time: tools.one_at_a_time,
-    }
-}
-
-/// Checks that a system prompt can be passed on.
-pub(super) fn system(text: String) -> Result<Option<String>, Problem> {
-    if text.contains('\0') || text.len() > SYSTEM_LIMIT {
-        let text = format!("system: must not contain NUL or exceed {SYSTEM_LIMIT} bytes");
+    let (agent, model) =
+        name.split_once('/').map_or((name, None), |(agent, model)| (agent, Some(model)));
+    if other_agents(gateway).any(|(other, _)| other == agent) {
+        let text = format!(
+            "model: {agent:?} is an agent for sessions (/sessions, /v1/sessions, /v1/agents/sessions); here Claude Code answers"
+        );
         return Err(ApiError::bad_request(text).into());
     }
-    Ok((!text.trim().is_empty()).then_some(text))
+    match (agent, model) {
+        (DEFAULT, Some("")) => {
+            Err(ApiError::bad_request("model: has no name after the agent").into())
+        }
+        (DEFAULT, None | Some(DEFAULT | "default")) | ("default", None) => Ok(None),
+        (DEFAULT, Some(model)) => Ok(Some(model.to_owned())),
+        _ => Ok(Some(name.to_owned())),
+    }
+}
+
+/// Checks the model of a stored agent.
+pub(super) fn check_model(model: &str) -> Result<(), ApiError> {
+    if model.trim().is_empty() || model.len() > NAME_LIMIT || model.contains(char::is_control) {
+        let text = format!("model: must be 1 to {NAME_LIMIT} bytes without control characters");
+        return Err(ApiError::bad_request(text));
+    }
+    Ok(())
+}
+
+/// Returns the agent of Hob's settings that a model's name chooses, and the model that it is to use: `codex` is an agent
+/// with its default model, `codex/gpt-5` names both, and any other name is a model of the default agent.
+pub(super) fn resolve_model(gateway: &Gateway, model: &str) -> (AgentName, Option<String>) {
+    if let Ok((agent, _)) = gateway.agent(model) {
+        return (agent, None);
+    }
+    if let Some((agent, model)) = model.split_once('/')
+        && let Ok((agent, _)) = gateway.agent(agent)
+        && !model.is_empty()
+    {
+        return (agent, Some(model.to_owned()));
+    }
+    (gateway.default_agent.clone(), Some(model.to_owned()))
 }

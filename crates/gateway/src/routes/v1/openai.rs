@@ -17,11 +17,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::attachments::{merged, prompt};
+use super::content::{self, data_url, with_title};
 use super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::ignored::{self, IgnoredFields, UnknownFields};
-use super::models::{self, conversation};
+use super::models;
 use super::parts::{ClientCall, Part};
 use super::reply::{KEEP_ALIVE, Reply, Wording, in_words};
+use super::system_prompt::{self, conversation};
 use super::{structured, tools};
 use crate::error::ApiError;
 use crate::extract::body::JsonBody;
@@ -50,6 +52,8 @@ pub(crate) struct ChatBody {
     /// Must be 1.
     #[schema(minimum = 1, maximum = 1)]
     n: Option<u64>,
+    /// Must be `text` alone.
+    modalities: Option<Vec<String>>,
     /// The client's own functions, in addition to the tools of Claude Code. An answer that calls one ends with
     /// `tool_calls`, and the next request with the result continues the turn.
     #[schema(value_type = Option<Vec<Object>>)]
@@ -162,10 +166,14 @@ impl ChatBody {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::bad_request("n: must be 1").into());
         }
-        models::no_functions(self.functions.as_deref())?;
+        if self.modalities.iter().flatten().any(|kind| kind != "text") {
+            return Err(ApiError::bad_request("modalities: only text is supported").into());
+        }
+        tools::no_functions(self.functions.as_deref())?;
         ignored::refuse(&self.unknown, &REFUSED)?;
         let mut without_effect = IgnoredFields::new(&self.unknown);
-        without_effect.add_strict_tools(self.tools.as_deref());
+        without_effect.add_tools(self.tools.as_deref());
+        without_effect.add_messages("messages", &self.messages);
         if let Some(options) = &self.stream_options {
             for (name, value) in &options.unknown {
                 without_effect.add(&format!("stream_options.{name}"), Some(value));
@@ -176,8 +184,9 @@ impl ChatBody {
         let mut systems = Vec::new();
         let messages = anthropic_messages(&self.messages, &mut systems)?;
         let form = structured::openai(self.response_format.as_ref())?;
-        let system = models::system(systems.join("\n\n"))?;
-        Ok((conversation(merged(messages), system, tools, form), without_effect))
+        let system = system_prompt::checked(systems.join("\n\n"))?;
+        let messages = merged(content::readable(messages)?);
+        Ok((conversation(messages, system, tools, form), without_effect))
     }
 }
 
@@ -246,24 +255,22 @@ fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
         let wrong = |what: &str| {
             Problem::from(ApiError::bad_request(format!("{place}.content[{index}]: {what}")))
         };
+        let inside = |field: &str| format!("{place}.content[{index}].{field}");
         match part["type"].as_str() {
             Some("text") if part["text"].is_string() => Ok(text(&part["text"])),
             Some("refusal") if part["refusal"].is_string() => Ok(text(&part["refusal"])),
-            Some("image_url") => data_url(&part["image_url"]["url"], "image")
-                .ok_or_else(|| wrong("only data: URLs can be passed on; Hob fetches nothing")),
-            Some("file") => data_url(&part["file"]["file_data"], "document")
-                .ok_or_else(|| wrong("only files given as data: URLs can be passed on")),
-            _ => Err(wrong("it is not a part that can be passed on; send text or images")),
+            Some("image_url") => {
+                data_url(&part["image_url"]["url"], "image", &inside("image_url.url"))
+            }
+            Some("file") => {
+                let file = &part["file"];
+                let block = data_url(&file["file_data"], "document", &inside("file.file_data"));
+                block.map(|block| with_title(block, &file["filename"]))
+            }
+            _ => Err(wrong("it is not a part that can be passed on; send text, images or files")),
         }
     };
     parts.iter().enumerate().map(part).collect()
-}
-
-/// Converts `data:image/png;base64,…` to a block.
-pub(super) fn data_url(url: &Value, kind: &str) -> Option<Value> {
-    let (media, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
-    Some(json!({"type": kind,
-        "source": {"type": "base64", "media_type": media, "data": data}}))
 }
 
 fn tool_call(call: &ClientCall) -> Value {

@@ -82,6 +82,12 @@ fn object() -> AnswerForm {
 }
 
 fn schema(schema: &Value, place: &str) -> Result<AnswerForm, Problem> {
+    if schema.is_null() {
+        return Err(wrong(&format!("{place}: missing")));
+    }
+    if !(schema.is_object() || schema.is_boolean()) {
+        return Err(wrong(&format!("{place}: must be a JSON schema")));
+    }
     schema_cost::check(schema).map_err(|error| wrong(&format!("{place}: {error}")))?;
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
@@ -98,9 +104,6 @@ fn schema(schema: &Value, place: &str) -> Result<AnswerForm, Problem> {
     };
     compiler.add_resource(SCHEMA_URL, schema.clone()).map_err(failed)?;
     let index = compiler.compile(SCHEMA_URL, &mut schemas).map_err(failed)?;
-    if !(schema.is_object() || schema.is_boolean()) {
-        return Err(wrong(&format!("{place}: must be a JSON schema")));
-    }
     let check = move |text: &str| {
         let value = json_of(text)?;
         schemas.validate(&value, index).map_err(|error| shortened(&error.to_string()))
@@ -183,7 +186,9 @@ mod tests {
         };
         check(openai(Some(&json!({"type": "yaml"}))), "response_format");
         check(of(json!({"type": "nonsense"})), "json_schema.schema");
-        check(of(Value::Null), "json_schema.schema");
+        check(of(Value::Null), "json_schema.schema: missing");
+        check(openai(Some(&json!({"type": "json_schema"}))), "json_schema.schema: missing");
+        check(of(json!("object")), "must be a JSON schema");
         check(of(json!({"$ref": "file:///etc/passwd"})), "passwd");
         check(of(json!({"$ref": "http://127.0.0.1/x"})), "not supported");
         check(anthropic(None, Some(&json!({"type": "text"}))), "output_config.format");

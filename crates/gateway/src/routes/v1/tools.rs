@@ -17,6 +17,19 @@ pub(super) struct ToolUse {
     pub one_at_a_time: bool,
 }
 
+impl ToolUse {
+    /// Returns what the system prompt says if the answer must call one of the tools.
+    pub fn instruction(&self) -> Option<String> {
+        self.is_required.then(|| {
+            let names: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let names = names.join(", ");
+            format!(
+                "You must answer by calling one of these tools, and with nothing else: {names}."
+            )
+        })
+    }
+}
+
 /// The choice that a request makes for the model.
 enum Choice {
     Auto,
@@ -34,7 +47,7 @@ pub(super) fn anthropic(
         let place = format!("tools[{index}]");
         match tool["type"].as_str() {
             None | Some("custom") => Ok(client_tool(tool, "input_schema", &place)?),
-            Some(kind) => Err(unsupported(&place, kind)),
+            Some(kind) => Err(unsupported(&place, kind, "custom")),
         }
     };
     let tools = tools.unwrap_or_default().iter().enumerate().map(read).collect::<Result<_, _>>()?;
@@ -79,6 +92,14 @@ pub(super) fn responses(
     chosen(tools, openai_choice(choice, name)?, parallel == Some(false))
 }
 
+/// Refuses the older form of OpenAI's tools.
+pub(super) fn no_functions(functions: Option<&[Value]>) -> Result<(), Problem> {
+    match functions {
+        None | Some([]) => Ok(()),
+        Some(_) => Err(wrong("functions: this older form is not supported; use tools instead")),
+    }
+}
+
 /// Reads OpenAI's tools, which must be functions.
 fn functions(
     tools: Option<&[Value]>,
@@ -88,7 +109,7 @@ fn functions(
         let place = format!("tools[{index}]");
         match tool["type"].as_str() {
             Some("function") => function(tool, &place),
-            kind => Err(unsupported(&place, kind.unwrap_or("none"))),
+            kind => Err(unsupported(&place, kind.unwrap_or("none"), "function")),
         }
     };
     tools.unwrap_or_default().iter().enumerate().map(read).collect()
@@ -137,9 +158,10 @@ fn chosen(
     Ok(ToolUse { tools, is_required, one_at_a_time })
 }
 
-fn unsupported(place: &str, kind: &str) -> Problem {
+/// Refuses a tool of another type than `supported`, which is the dialect's term for a tool of the client.
+fn unsupported(place: &str, kind: &str, supported: &str) -> Problem {
     wrong(&format!(
-        "{place}.type: {kind:?} is not supported; only tools of type function are. For web search, files and the like, Claude Code has built-in tools"
+        "{place}.type: {kind:?} is not supported; only tools of type {supported} are. For web search, files and the like, Claude Code has built-in tools"
     ))
 }
 
@@ -196,6 +218,10 @@ mod tests {
             tool(json!({"type": "web_search_20250305", "name": "web_search"})),
             "web_search_2025",
         );
+        check(tool(json!({"type": "bash_20250124", "name": "bash"})), "only tools of type custom");
+        let search = [json!({"type": "web_search"})];
+        check(openai(Some(&search), None, None), "only tools of type function");
+        check(responses(Some(&search), None, None), "only tools of type function");
         check(tool(json!({"name": "a b", "input_schema": {}})), "tools[0].name");
         check(tool(json!({"name": "a", "input_schema": {"type": "string"}})), "input_schema");
         let two = [json!({"name": "a"}), json!({"name": "a"})];

@@ -16,9 +16,9 @@ use super::find::{LiveTarget, find};
 use super::screen;
 use crate::audit_log;
 use crate::error::{ApiError, ErrorBody};
-use crate::expiry::{expiry_instant, sleep_until};
 use crate::extract::caller::Admin;
 use crate::extract::path_and_query::{ApiPath, ApiQuery};
+use crate::sign_in_expiry::{expiry_instant, sleep_until};
 use crate::state::Gateway;
 
 /// Maximum size of a viewer's message, in bytes.

@@ -2,7 +2,7 @@
 
 use hob_domain::AppName;
 use hob_domain::session::{EventRange, SessionEvent, SessionId};
-use hob_sessions::session::{Follow, render};
+use hob_sessions::session::{Follow, event_text};
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -22,7 +22,7 @@ pub(super) async fn page(
     let after = last.saturating_sub(LAST);
     let range = EventRange::After { after, limit: LAST as usize };
     let events = gateway.sessions.events(app, id, range).await?;
-    let mut page = render::TerminalRenderer::default();
+    let mut page = event_text::TerminalRenderer::default();
     let text = events.iter().map(|event| page.next(&view(event))).collect();
     let after = events.last().map_or(after, |event| event.seq);
     let follow = gateway.sessions.follow(app, id, after).await?;
@@ -31,7 +31,7 @@ pub(super) async fn page(
 
 /// Follows events as text for a terminal.
 pub(super) struct Following {
-    page: render::TerminalRenderer,
+    page: event_text::TerminalRenderer,
     follow: Follow,
 }
 

@@ -16,8 +16,8 @@ use tokio::time::MissedTickBehavior;
 use super::list::{LiveView, views};
 use super::screen;
 use crate::error::{ApiError, ErrorBody};
-use crate::expiry::{expiry_instant, sleep_until};
 use crate::extract::caller::Admin;
+use crate::sign_in_expiry::{expiry_instant, sleep_until};
 use crate::state::Gateway;
 
 /// Interval of looking for changes.

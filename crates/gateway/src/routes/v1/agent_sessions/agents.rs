@@ -3,7 +3,7 @@
 use hob_agents::client_tools::ClientTool;
 use hob_agents::mcp_servers::{self, McpTransport};
 use hob_domain::session::{Permissions, SessionSetup};
-use hob_domain::{AgentName, AppName, DocumentKind, Timestamp};
+use hob_domain::{AppName, DocumentKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -13,8 +13,6 @@ use crate::state::Gateway;
 
 /// The most versions of an agent that are kept.
 const MAX_VERSIONS: usize = 20;
-/// The longest name of a model, in bytes.
-const MAX_MODEL_BYTES: usize = 200;
 
 /// A stored agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -216,56 +214,4 @@ pub(super) async fn change(
 
 fn no_agent(id: &str) -> ApiError {
     ApiError::NotFound(format!("no agent {id:?}"))
-}
-
-/// Checks the name of a model.
-pub(super) fn check_model(model: &str) -> Result<(), ApiError> {
-    if model.trim().is_empty() || model.len() > MAX_MODEL_BYTES || model.contains(char::is_control)
-    {
-        let text =
-            format!("model: must be 1 to {MAX_MODEL_BYTES} bytes without control characters");
-        return Err(ApiError::bad_request(text));
-    }
-    Ok(())
-}
-
-/// Returns the agent of Hob's settings that a model's name chooses, and the model that it is to use: `codex` is an agent
-/// with its default model, `codex/gpt-5` names both, and any other name is a model of the default agent.
-pub(super) fn resolve_model(gateway: &Gateway, model: &str) -> (AgentName, Option<String>) {
-    if let Ok((agent, _)) = gateway.agent(model) {
-        return (agent, None);
-    }
-    if let Some((agent, model)) = model.split_once('/')
-        && let Ok((agent, _)) = gateway.agent(agent)
-        && !model.is_empty()
-    {
-        return (agent, Some(model.to_owned()));
-    }
-    (gateway.default_agent.clone(), Some(model.to_owned()))
-}
-
-/// Checks metadata: keys with texts.
-pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), ApiError> {
-    match metadata.iter().find(|(_, value)| !value.is_string()) {
-        Some((key, _)) => Err(ApiError::bad_request(format!("metadata.{key}: must be a string"))),
-        None => Ok(()),
-    }
-}
-
-/// Changes metadata as an update says: a text replaces a key's value, null removes the key.
-pub(super) fn merge_metadata(
-    metadata: &mut Map<String, Value>,
-    changes: Map<String, Value>,
-) -> Result<(), ApiError> {
-    for (key, value) in changes {
-        match value {
-            Value::Null => drop(metadata.remove(&key)),
-            Value::String(_) => drop(metadata.insert(key, value)),
-            _ => {
-                let text = format!("metadata.{key}: must be a string or null");
-                return Err(ApiError::bad_request(text));
-            }
-        }
-    }
-    Ok(())
 }

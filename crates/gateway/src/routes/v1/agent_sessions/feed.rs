@@ -74,7 +74,7 @@ pub(super) async fn open_turn_steps(
     fold_turn(gateway, app, id, turn.index, u64::MAX, &mut fold).await
 }
 
-/// Adds the events of a turn up to `until` to `fold`, and returns their steps.
+/// Adds the events of a turn up to `until` to `fold`, and returns their steps. Nothing after the end of the turn is read.
 async fn fold_turn(
     gateway: &Gateway,
     app: &AppName,
@@ -91,7 +91,8 @@ async fn fold_turn(
         let own =
             events.iter().filter(|event| event.event.turn == Some(turn) && event.seq <= until);
         own.for_each(|event| steps.extend(fold.push(event)));
-        if last >= until {
+        let is_over = steps.iter().any(|step| matches!(step.kind, StepKind::TurnEnded { .. }));
+        if is_over || last >= until {
             return Ok(steps);
         }
         range = EventRange::After { after: last, limit: PAGE_EVENTS };
@@ -101,6 +102,8 @@ async fn fold_turn(
 /// Where a feed begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FeedStart {
+    /// With the first turn. If that turn is over, the steps before the feed are those of the turn alone.
+    FirstTurn,
     /// With the running turn.
     RunningTurn,
     /// With the session.
@@ -134,6 +137,16 @@ impl StepFeed {
         let steps = match (start, open) {
             (FeedStart::Session, _) => {
                 let steps = fold_all(&gateway, app, id, last_event, &mut fold, |_| true).await?;
+                fold.start_turn(begun, last_event, Timestamp::now());
+                steps
+            }
+            (FeedStart::FirstTurn, _) => {
+                let first = fold_turn(&gateway, app, id, 1, last_event, &mut fold).await?;
+                let steps = match first.is_empty() {
+                    // Before its first turn, the log is short.
+                    true => fold_all(&gateway, app, id, last_event, &mut fold, |_| true).await?,
+                    false => first,
+                };
                 fold.start_turn(begun, last_event, Timestamp::now());
                 steps
             }

@@ -3,7 +3,8 @@
 use hob_domain::AppName;
 use serde_json::{Value, json};
 
-use crate::routes::v1::attachments::{Attachment, attach};
+use crate::routes::v1::attachments::attach;
+use crate::routes::v1::content::{readable_block, unknown};
 use crate::routes::v1::dialect::Problem;
 use crate::state::Gateway;
 
@@ -47,22 +48,23 @@ pub(super) async fn read(
     let (mut texts, mut files) = (Vec::new(), Vec::new());
     for (index, block) in blocks.iter().enumerate() {
         let place = format!("{place}[{index}]");
-        match block["type"].as_str() {
-            Some("text") => match block["text"].as_str() {
-                Some(text) => texts.push(text.to_owned()),
-                None => return Err(Problem::invalid(format!("{place}.text: must be a string"))),
-            },
-            Some("image" | "document") if block["source"]["type"] == "file" => {
-                let id = block["source"]["file_id"].as_str().unwrap_or_default().to_owned();
-                files.extend(gateway.file_paths(app, &[id]).await?);
-            }
-            Some("image" | "document") => match attach(gateway, app, block, &place).await? {
-                Attachment::Text(text) => texts.push(text),
-                Attachment::Path(path) => files.push(path),
-            },
-            _ => {
-                let text = "can't be passed on; send text, images or documents";
-                return Err(Problem::invalid(format!("{place}: {text}")));
+        let is_uploaded = matches!(block["type"].as_str(), Some("image" | "document"))
+            && block["source"]["type"] == "file";
+        if is_uploaded {
+            let id = block["source"]["file_id"].as_str().unwrap_or_default().to_owned();
+            files.extend(gateway.file_paths(app, &[id]).await?);
+            continue;
+        }
+        for block in readable_block(block.clone(), &place)? {
+            match block["type"].as_str() {
+                Some("text") => match block["text"].as_str() {
+                    Some(text) => texts.push(text.to_owned()),
+                    None => {
+                        return Err(Problem::invalid(format!("{place}.text: must be a string")));
+                    }
+                },
+                Some("image" | "document") => files.push(attach(gateway, app, &block).await?),
+                _ => return Err(unknown(&block, &place)),
             }
         }
     }

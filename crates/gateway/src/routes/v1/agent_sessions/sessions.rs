@@ -10,13 +10,14 @@ use hob_sessions::session::{NewSession, TurnSubmission};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::agents::{self, AgentTools, AgentVersion};
+use super::agents::{AgentTools, AgentVersion};
 use super::memory_stores::attached::{self, AttachedStore};
 use super::prompt::Prompt;
 use super::repeats::{RequestKey, SentInterrupt};
 use crate::agent_catalog::CatalogEntry;
 use crate::error::ApiError;
 use crate::extract::session_id::session_id;
+use crate::routes::v1::models;
 use crate::state::Gateway;
 
 /// In how many of the last events a question to the caller is looked for.
@@ -102,7 +103,7 @@ pub(super) async fn create(
     let Some(version) = description.agent.clone() else {
         return Err(ApiError::Internal("the stored session has no agent".to_owned()));
     };
-    let (agent, model) = agents::resolve_model(gateway, &version.model);
+    let (agent, model) = models::resolve_model(gateway, &version.model);
     let title = description.title.as_ref().map(|title| ("title".to_owned(), json!(title)));
     let memory = attached::system(&description.memory_stores);
     if memory.is_some() && version.tools.mcp_servers.iter().any(|server| server.name == "memory") {
@@ -272,7 +273,7 @@ pub(super) async fn submit(
 ) -> Result<u32, ApiError> {
     let Prompt { text, files } = prompt;
     let ask = TurnSubmission { prompt: text, files, idempotency };
-    Ok(gateway.sessions.submit(app, id, ask).await?)
+    gateway.submit(app, id, ask, None).await
 }
 
 /// What a session does now.

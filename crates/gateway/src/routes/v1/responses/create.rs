@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::super::attachments::{merged, prompt};
+use super::super::content;
 use super::super::dialect::{Dialect, Problem, SESSION_HEADER};
 use super::super::ignored::{IgnoredFields, UnknownFields};
 use super::super::metadata::checked_metadata;
-use super::super::models::{self, conversation};
+use super::super::models;
 use super::super::reply::Reply;
+use super::super::system_prompt::{self, conversation};
 use super::super::{structured, tools};
 use super::history::{self, NamedHistory};
 use super::keeper::Keeper;
@@ -157,7 +159,9 @@ fn without_effect(body: &ResponseBody) -> IgnoredFields {
     // The response repeats the metadata.
     let mut without_effect = IgnoredFields::new(&body.unknown).without("metadata");
     without_effect.add_within("text", body.text.as_ref(), "format");
-    without_effect.add_strict_tools(body.tools.as_deref());
+    without_effect.add_tools(body.tools.as_deref());
+    let items = body.input.as_ref().and_then(Value::as_array);
+    without_effect.add_messages("input", items.map_or(&[][..], Vec::as_slice));
     without_effect
 }
 
@@ -217,8 +221,9 @@ impl ResponseBody {
         input::check_calls(earlier.iter().chain(items))?;
         let instructions = self.instructions.iter().cloned();
         let systems: Vec<String> = instructions.chain(input.systems).collect();
-        let system = models::system(systems.join("\n\n"))?;
-        Ok(conversation(merged(input.messages), system, tools, form))
+        let system = system_prompt::checked(systems.join("\n\n"))?;
+        let messages = merged(content::readable(input.messages)?);
+        Ok(conversation(messages, system, tools, form))
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use super::super::content::{data_url, with_title};
 use super::super::dialect::Problem;
-use super::super::openai::data_url;
 use crate::error::ApiError;
 
 /// A conversation as the client sends it: messages, and the texts of system and developer messages.
@@ -84,7 +84,8 @@ fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
     match item["type"].as_str() {
         None | Some("message") => message(item, place, input)?,
         Some("function_call") => {
-            let arguments = item["arguments"].as_str().unwrap_or("{}");
+            let arguments = item["arguments"].as_str().filter(|text| !text.trim().is_empty());
+            let arguments = arguments.unwrap_or("{}");
             let arguments: Map<String, Value> = serde_json::from_str(arguments)
                 .map_err(|_| wrong(&format!("{place}.arguments: must be a JSON object")))?;
             let call = json!({"type": "tool_use", "id": text_of("call_id")?, "name": text_of("name")?,
@@ -147,15 +148,17 @@ fn blocks(content: &Value, place: &str) -> Result<Vec<Value>, Problem> {
     };
     let part = |(index, part): (usize, &Value)| {
         let refuse = |what: &str| wrong(&format!("{place}[{index}]: {what}"));
+        let inside = |field: &str| format!("{place}[{index}].{field}");
         match part["type"].as_str() {
             Some("input_text" | "output_text" | "text") if part["text"].is_string() => {
                 Ok(text(&part["text"]))
             }
             Some("refusal") if part["refusal"].is_string() => Ok(text(&part["refusal"])),
-            Some("input_image") => data_url(&part["image_url"], "image")
-                .ok_or_else(|| refuse("only data: URLs can be passed on; Hob fetches nothing")),
-            Some("input_file") => data_url(&part["file_data"], "document")
-                .ok_or_else(|| refuse("only files given as data: URLs can be passed on")),
+            Some("input_image") => data_url(&part["image_url"], "image", &inside("image_url")),
+            Some("input_file") => {
+                let block = data_url(&part["file_data"], "document", &inside("file_data"));
+                block.map(|block| with_title(block, &part["filename"]))
+            }
             _ => Err(refuse("it is not a part that can be passed on; send text, images or files")),
         }
     };

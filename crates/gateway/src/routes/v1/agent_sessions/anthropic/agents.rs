@@ -14,6 +14,7 @@ use crate::routes::v1::agent_sessions::body::{parse, present};
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
 use crate::routes::v1::agent_sessions::tool_shapes;
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::{metadata, models};
 use crate::state::Gateway;
 
 /// The settings of a model that an agent keeps.
@@ -65,7 +66,7 @@ pub(in super::super) async fn create(
     let (model, extra) = model(&body.model)?;
     check_name(&body.name)?;
     let metadata = body.metadata.unwrap_or_default();
-    agents::check_metadata(&metadata)?;
+    metadata::check_texts(&metadata)?;
     let version = AgentVersion {
         version: 1,
         at: Timestamp::now(),
@@ -128,7 +129,7 @@ pub(in super::super) async fn update(
         }
         version.description = body.description.unwrap_or(version.description);
         version.system = body.system.unwrap_or(version.system);
-        agents::merge_metadata(&mut version.metadata, body.metadata.unwrap_or_default())?;
+        metadata::merge(&mut version.metadata, body.metadata.unwrap_or_default())?;
         let tools = body.tools.map(Option::unwrap_or_default);
         change_tools(&mut version, tools, body.mcp_servers.map(Option::unwrap_or_default))?;
         document.add(version);
@@ -228,7 +229,7 @@ pub(super) fn model(value: &Value) -> Result<(String, Map<String, Value>), ApiEr
     let name = value.as_str().or_else(|| value["id"].as_str());
     let name =
         name.ok_or_else(|| ApiError::bad_request("model: must be a name or an object with an id"))?;
-    agents::check_model(name)?;
+    models::check_model(name)?;
     let mut extra = Map::new();
     for key in MODEL_SETTINGS {
         match &value[key] {

@@ -14,11 +14,11 @@ use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
-use crate::routes::v1::agent_sessions::agents;
 use crate::routes::v1::agent_sessions::body::present;
 use crate::routes::v1::agent_sessions::cursor::{Query, anthropic_page};
 use crate::routes::v1::agent_sessions::respond::{Called, answer, time};
 use crate::routes::v1::dialect::Dialect;
+use crate::routes::v1::metadata;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
@@ -64,7 +64,7 @@ pub(crate) async fn create(
         let name = body.name.clone().filter(|name| !name.trim().is_empty());
         let name = name.ok_or_else(|| ApiError::bad_request("name: must not be empty"))?;
         let metadata = body.metadata.unwrap_or_default();
-        agents::check_metadata(&metadata)?;
+        metadata::check_texts(&metadata)?;
         let stored = json!({"name": name, "config": config(body.config.as_ref())?,
             "description": body.description.flatten(), "metadata": metadata, "archived_at": null,
             "updated_at": time(Timestamp::now()), "scope": body.scope});
@@ -163,7 +163,7 @@ pub(crate) async fn update(
                 for value in changes.values_mut().filter(|value| value.as_str() == Some("")) {
                     *value = Value::Null;
                 }
-                agents::merge_metadata(metadata, changes)?;
+                metadata::merge(metadata, changes)?;
             }
             stored["updated_at"] = json!(time(Timestamp::now()));
             Ok(())

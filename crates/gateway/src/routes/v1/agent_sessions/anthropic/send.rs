@@ -24,7 +24,7 @@ use crate::routes::v1::agent_sessions::repeats::{
 use crate::routes::v1::agent_sessions::respond::{Called, answer, uninterrupted};
 use crate::routes::v1::agent_sessions::sessions;
 use crate::routes::v1::agent_sessions::steps::{Step, StepKind};
-use crate::routes::v1::attachments::refuse_addresses_in;
+use crate::routes::v1::content::readable_result;
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
@@ -220,7 +220,7 @@ impl Sender<'_> {
                         return Err(wrong(".content: must be a list of content blocks".to_owned()));
                     }
                 };
-                refuse_addresses_in(&content, &format!("{place}.content"))?;
+                let content = readable_result(content, &format!("{place}.content"))?;
                 Ok(Sent::ToolResult { event: event.clone(), first, call, content })
             }
             Some(other) => Err(wrong(format!(".type: Hob does not support {other:?}"))),

@@ -25,6 +25,7 @@ use crate::routes::v1::agent_sessions::respond::{Called, answer, answer_noting};
 use crate::routes::v1::agent_sessions::sessions::{self, DescribedSession, Description};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::metadata;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
@@ -147,7 +148,7 @@ async fn describe(
     let resources = body.resources.unwrap_or_default();
     let memory_stores = attached::read(gateway, app, &resources).await?;
     let metadata = body.metadata.unwrap_or_default();
-    agents::check_metadata(&metadata)?;
+    metadata::check_texts(&metadata)?;
     Ok(Description {
         title: body.title,
         metadata,
@@ -344,7 +345,7 @@ pub(crate) async fn update(
             if let Some(title) = body.title {
                 description.title = title;
             }
-            agents::merge_metadata(&mut description.metadata, body.metadata.unwrap_or_default())
+            metadata::merge(&mut description.metadata, body.metadata.unwrap_or_default())
         })
         .await?;
         render(&gateway, &app.name, &described).await

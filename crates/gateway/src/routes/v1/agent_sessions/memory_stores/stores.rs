@@ -17,18 +17,15 @@ use crate::error::ApiError;
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiPath;
-use crate::routes::v1::agent_sessions::agents;
 use crate::routes::v1::agent_sessions::cursor::Query;
 use crate::routes::v1::agent_sessions::respond::{Called, answer, time, uninterrupted};
 use crate::routes::v1::dialect::Dialect;
+use crate::routes::v1::metadata::{self, MAX_KEY_CHARS, MAX_PAIRS, MAX_VALUE_CHARS};
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
 const MAX_NAME_CHARACTERS: usize = 255;
 const MAX_DESCRIPTION_CHARACTERS: usize = 1024;
-const MAX_METADATA_PAIRS: usize = 16;
-const MAX_METADATA_KEY_CHARACTERS: usize = 64;
-const MAX_METADATA_VALUE_CHARACTERS: usize = 512;
 
 /// A memory store, or changes of one.
 #[derive(Deserialize, ToSchema)]
@@ -156,7 +153,7 @@ pub(crate) async fn update(
                 }
             }
             if let Some(metadata) = stored["metadata"].as_object_mut() {
-                agents::merge_metadata(metadata, body.metadata.unwrap_or_default())?;
+                metadata::merge(metadata, body.metadata.unwrap_or_default())?;
             }
             stored["updated_at"] = json!(time(Timestamp::now()));
             check(stored)
@@ -255,18 +252,18 @@ fn check(stored: &Value) -> Result<(), ApiError> {
         return wrong(format!("description: exceeds {MAX_DESCRIPTION_CHARACTERS} characters"));
     }
     let Some(metadata) = stored["metadata"].as_object() else { return Ok(()) };
-    agents::check_metadata(metadata)?;
-    if metadata.len() > MAX_METADATA_PAIRS {
-        return wrong(format!("metadata: has more than {MAX_METADATA_PAIRS} pairs"));
+    metadata::check_texts(metadata)?;
+    if metadata.len() > MAX_PAIRS {
+        return wrong(format!("metadata: has more than {MAX_PAIRS} pairs"));
     }
     let is_wrong = |(key, value): (&String, &Value)| {
         let value = value.as_str().unwrap_or_default();
-        !(1..=MAX_METADATA_KEY_CHARACTERS).contains(&key.chars().count())
-            || value.chars().count() > MAX_METADATA_VALUE_CHARACTERS
+        !(1..=MAX_KEY_CHARS).contains(&key.chars().count())
+            || value.chars().count() > MAX_VALUE_CHARS
     };
     match metadata.iter().any(is_wrong) {
         true => wrong(format!(
-            "metadata: keys must be 1 to {MAX_METADATA_KEY_CHARACTERS} characters, and values at most {MAX_METADATA_VALUE_CHARACTERS}"
+            "metadata: keys must be 1 to {MAX_KEY_CHARS} characters, and values at most {MAX_VALUE_CHARS}"
         )),
         false => Ok(()),
     }

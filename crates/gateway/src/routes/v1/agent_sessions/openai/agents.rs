@@ -14,6 +14,7 @@ use crate::routes::v1::agent_sessions::body::{asks, parse, present};
 use crate::routes::v1::agent_sessions::cursor::{Query, openai_page};
 use crate::routes::v1::agent_sessions::tool_shapes;
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::{metadata, models};
 use crate::state::Gateway;
 
 /// An agent, or changes of one. What is absent stays as it is, what is null is cleared.
@@ -81,14 +82,14 @@ pub(super) fn apply(version: &mut AgentVersion, body: AgentBody) -> Result<(), A
     // They have no effect: the agent decides by itself.
     let _ = (body.service_tier, body.compaction, body.experimental);
     if let Some(model) = body.model {
-        agents::check_model(&model)?;
+        models::check_model(&model)?;
         version.model = model;
     }
     version.name = body.name.unwrap_or_else(|| version.name.take());
     version.system = body.instructions.unwrap_or_else(|| version.system.take());
     if let Some(metadata) = body.metadata {
         let metadata = metadata.unwrap_or_default();
-        agents::check_metadata(&metadata)?;
+        metadata::check_texts(&metadata)?;
         version.metadata = metadata;
     }
     match body.reasoning {

@@ -38,10 +38,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// How far the clock of a file system may be behind: it goes on with the ticks of the kernel.
 const CLOCK_TICK_MILLISECONDS: i64 = 10;
 
+/// The error for a session whose files are not its own.
+const IN_CALLERS_FOLDER: &str = "artifacts: the session works in `workspace_directory`; Hob lists files of folders that it made for a session only";
+
 /// Lists the files that the turns of a session have left in its own folder.
 ///
-/// A file belongs to the turn in which it changed last, or after which it did, once that turn is over. Hidden files, and
-/// those in a folder of the caller, are not listed.
+/// A file belongs to the turn in which it changed last, or after which it did, once that turn is over. Hidden files are not
+/// listed. A session that works in a folder of the caller has no artifacts: others change files there, too.
 #[utoipa::path(get, path = "/v1/agents/sessions/{id}/artifacts", tag = "v1", operation_id = "list_openai_artifacts",
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("limit" = Option<u32>, Query, description = "At most this many, from 1 to 1000."),
@@ -49,7 +52,7 @@ const CLOCK_TICK_MILLISECONDS: i64 = 10;
         ("order" = Option<String>, Query, description = "`desc` (the default) or `asc`."),
         ("environment_id" = Option<String>, Query, description = "Only artifacts of this environment.")), responses(
     (status = 200, description = "The artifacts.", body = schemas::ObjectPage),
-    (status = 400, description = "Invalid query; the error names the parameter.", body = schemas::VendorError),
+    (status = 400, description = "Invalid query, or the session works in a folder of the caller.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
     (status = 404, description = "No such session of this app.", body = schemas::VendorError),
     (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
@@ -80,6 +83,7 @@ pub(crate) async fn list(
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("artifact_id" = String, Path, description = "The artifact.")), responses(
     (status = 200, description = "The artifact.", body = schemas::ArtifactObject),
+    (status = 400, description = "The session works in a folder of the caller.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
     (status = 404, description = "No such artifact of this app, or its file has changed.", body = schemas::VendorError),
     (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
@@ -102,6 +106,7 @@ pub(crate) async fn get(
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("artifact_id" = String, Path, description = "The artifact.")), responses(
     (status = 200, description = "The file.", content_type = "application/octet-stream", body = String),
+    (status = 400, description = "The session works in a folder of the caller.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
     (status = 404, description = "No such artifact of this app, or its file has changed.", body = schemas::VendorError),
     (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
@@ -132,7 +137,7 @@ pub(crate) async fn content(
     security(("token" = [])), params(("id" = String, Path, description = "The session."),
         ("artifact_id" = String, Path, description = "The artifact.")), responses(
     (status = 200, description = "It is deleted.", body = schemas::DeletedObject),
-    (status = 400, description = "Too many artifacts of the session are deleted.", body = schemas::VendorError),
+    (status = 400, description = "Too many artifacts of the session are deleted, or it works in a folder of the caller.", body = schemas::VendorError),
     (status = 401, description = "Missing or wrong token.", body = schemas::VendorError),
     (status = 404, description = "No such artifact of this app, or its file has changed.", body = schemas::VendorError),
     (status = 500, description = "Internal error; see Hob's log.", body = schemas::VendorError),
@@ -182,6 +187,8 @@ impl SessionArtifacts {
         let described = sessions::find(gateway, app, id).await?;
         let session = &described.session.id;
         let workspace = gateway.sessions.workspace(app, session).await?;
+        // Nobody can tell which files of a shared folder are the session's, and which of another app or of the owner.
+        let workspace = workspace.ok_or_else(|| ApiError::bad_request(IN_CALLERS_FOLDER))?;
         let turns = gateway.sessions.turns_before(app, session, u32::MAX, MAX_TURNS).await?;
         let mut files = workspace.files().await.map_err(unreadable)?;
         files.sort_by_key(|file| file.changed_at);

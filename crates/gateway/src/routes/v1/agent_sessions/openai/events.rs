@@ -24,8 +24,8 @@ use crate::routes::v1::agent_sessions::repeats::{earlier_turn, has_result};
 use crate::routes::v1::agent_sessions::respond::{self, Called};
 use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSession};
 use crate::routes::v1::agent_sessions::steps::StepKind;
+use crate::routes::v1::content::data_url;
 use crate::routes::v1::dialect::{Dialect, Problem};
-use crate::routes::v1::openai::data_url;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
@@ -203,10 +203,7 @@ fn output_block(part: &Value, place: &str) -> Result<Value, Problem> {
         Some("input_text") if part["text"].is_string() => {
             Ok(json!({"type": "text", "text": part["text"]}))
         }
-        Some("input_image") => data_url(&part["image_url"], "image").ok_or_else(|| {
-            let text = "only data: URLs can be passed on; Hob fetches nothing";
-            Problem::invalid(format!("{place}.image_url: {text}"))
-        }),
+        Some("input_image") => data_url(&part["image_url"], "image", &format!("{place}.image_url")),
         _ => Err(Problem::invalid(format!("{place}: must be an input_text or an input_image"))),
     }
 }
@@ -230,25 +227,23 @@ pub(super) async fn prompts(
         if message["role"] != "user" {
             return Err(Problem::invalid(format!("{place}.role: must be user")));
         }
-        let parts = message["content"].as_array().cloned();
-        let content = match parts {
-            Some(parts) => Value::Array(parts.iter().map(input_block).collect()),
+        let place = format!("{place}.content");
+        let block = |(index, part)| input_block(part, &format!("{place}[{index}]"));
+        let content = match message["content"].as_array() {
+            Some(parts) => parts.iter().enumerate().map(block).collect::<Result<_, _>>()?,
             None => message["content"].clone(),
         };
-        prompts.push(prompt::read(gateway, app, &content, &format!("{place}.content")).await?);
+        prompts.push(prompt::read(gateway, app, &content, &place).await?);
     }
     Ok(prompts)
 }
 
 /// Translates a part of a message into Anthropic's format.
-fn input_block(part: &Value) -> Value {
+fn input_block(part: &Value, place: &str) -> Result<Value, Problem> {
     match part["type"].as_str() {
-        Some("input_text") => json!({"type": "text", "text": part["text"]}),
-        Some("input_image") => {
-            let url = json!({"type": "image", "source": {"type": "url", "url": part["image_url"]}});
-            data_url(&part["image_url"], "image").unwrap_or(url)
-        }
-        _ => part.clone(),
+        Some("input_text") => Ok(json!({"type": "text", "text": part["text"]})),
+        Some("input_image") => data_url(&part["image_url"], "image", &format!("{place}.image_url")),
+        _ => Ok(part.clone()),
     }
 }
 
@@ -329,7 +324,7 @@ pub(super) async fn opened(
     described: &DescribedSession,
 ) -> Result<Response, Problem> {
     let session = &described.session;
-    let start = FeedStart::Session;
+    let start = FeedStart::FirstTurn;
     let (feed, before) = StepFeed::open(gateway.clone(), app, session, start).await?;
     let mut renderer = EventRenderer::new(gateway.clone(), app.clone(), session.id.clone());
     let mut first = vec![json!({"type": "agent.session.created",

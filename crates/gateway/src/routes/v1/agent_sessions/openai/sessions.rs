@@ -29,6 +29,7 @@ use crate::routes::v1::agent_sessions::sessions::{self, Activity, DescribedSessi
 use crate::routes::v1::agent_sessions::{agents, creation};
 use crate::routes::v1::dialect::{Dialect, Problem};
 use crate::routes::v1::ignored::IgnoredFields;
+use crate::routes::v1::metadata;
 use crate::routes::v1::schemas;
 use crate::state::Gateway;
 
@@ -208,7 +209,7 @@ async fn describe(
         agent_bodies::apply(&mut version, parse(overrides)?)?;
     }
     let metadata = body.metadata.unwrap_or_default();
-    agents::check_metadata(&metadata)?;
+    metadata::check_texts(&metadata)?;
     let (environment, cwd) = environment(&body.environment)?;
     if body.stream_options.is_some() && body.stream != Some(true) {
         return Err(Problem::invalid("stream_options: can be sent only if `stream` is true"));
@@ -329,7 +330,7 @@ pub(crate) async fn update(
         let described = sessions::change(&gateway, &app.name, &id, |description| {
             if let Some(metadata) = body.metadata {
                 let metadata = metadata.unwrap_or_default();
-                agents::check_metadata(&metadata)?;
+                metadata::check_texts(&metadata)?;
                 description.metadata = metadata;
             }
             Ok(())
