@@ -1,5 +1,8 @@
 //! The answers that a bridge gives by itself while no server runs.
 
+use std::io;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::definitions::{INSTRUCTIONS, SERVER_NAME};
@@ -27,8 +30,19 @@ impl OfflineServer {
         OfflineServer { tools: TOOLS, instructions: INSTRUCTIONS }
     }
 
-    /// A server without tools.
-    pub fn without_tools(instructions: &'static str) -> OfflineServer {
+    /// The tools of a client that has gone.
+    pub fn client_gone() -> OfflineServer {
+        OfflineServer::without_tools("The client has gone.")
+    }
+
+    /// A second server of an agent whose settings run one already.
+    pub fn standby() -> OfflineServer {
+        OfflineServer::without_tools(
+            "The MCP server `hob` in the settings has the tools; this one has none.",
+        )
+    }
+
+    fn without_tools(instructions: &'static str) -> OfflineServer {
         OfflineServer { tools: "[]", instructions }
     }
 
@@ -57,6 +71,16 @@ impl OfflineServer {
             _ => return None,
         };
         Some(complete(method, params, result))
+    }
+
+    /// Returns the result of a tool's call: no server answers on this socket.
+    pub fn failed_call(params: &Value, socket: &Path, error: &io::Error) -> Value {
+        let text = format!(
+            "hob is not running: no server answers on {} ({error}). Start it with `hob serve`.",
+            socket.display()
+        );
+        let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+        complete("tools/call", params, result)
     }
 }
 
@@ -103,7 +127,7 @@ mod tests {
         let called = complete("tools/call", &stateless, json!({"isError": true}));
         assert_eq!(called, json!({"isError": true, "resultType": "complete"}));
         assert_eq!(result("tools/call", stateless), None);
-        let none = OfflineServer::without_tools("x").result("tools/list", &json!({})).unwrap();
+        let none = OfflineServer::client_gone().result("tools/list", &json!({})).unwrap();
         assert_eq!(none, json!({"tools": []}));
     }
 }

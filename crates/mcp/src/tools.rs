@@ -14,14 +14,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::time_argument::{DayEdge, time_argument};
 use crate::wire::{
     BacklogResult, CaptureArguments, CaptureResult, CorrectArguments, CorrectResult,
     ForgetArguments, ForgetResult, Hit, RecallArguments, RecallResult, StatsArguments, StatsResult,
-    TimelineArguments, TimelineResult,
+    TimelineArguments, TimelineResult, limit,
 };
-
-/// The largest `limit` of a call.
-const MAX_LIMIT: usize = 500;
 
 /// The tools over one memory.
 #[derive(Clone)]
@@ -112,7 +110,7 @@ impl Tools {
         let query = RecallQuery {
             text: arguments.cue,
             budget_tokens: arguments.budget_tokens,
-            limit: limit(arguments.limit)?,
+            limit: limit(arguments.limit).map_err(ToolError::InvalidArguments)?,
             scope: Scope {
                 project,
                 session: arguments.session_id,
@@ -264,7 +262,7 @@ impl Tools {
         let window = Window {
             scope: Scope { project, session: arguments.session_id, ..Scope::default() },
             around,
-            limit: limit(arguments.limit)?,
+            limit: limit(arguments.limit).map_err(ToolError::InvalidArguments)?,
         };
         let turns = self.engine.timeline(&caller.principal, &window).await?;
         Ok(TimelineResult { turns: turns.into_iter().map(Into::into).collect() })
@@ -321,7 +319,7 @@ impl Tools {
             let known = self.engine.projects_named(&caller.principal, name).await?;
             return Ok(match known.as_slice() {
                 [project] if project == name => project.clone(),
-                _ => locate_project(Path::new(name)).project,
+                _ => project_of(name.to_owned()).await,
             });
         }
         let mut known = self.engine.projects_named(&caller.principal, name).await?;
@@ -338,6 +336,12 @@ impl Tools {
     }
 }
 
+/// Returns the project of a folder. Runs on a blocking thread, because the folder may lie on a disk that hangs.
+async fn project_of(folder: String) -> String {
+    let look_up = move || locate_project(Path::new(&folder)).project;
+    tokio::task::spawn_blocking(look_up).await.unwrap_or_default()
+}
+
 fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
     let arguments = if arguments.is_null() { Value::Object(Default::default()) } else { arguments };
     serde_path_to_error::deserialize(arguments).map_err(|error| {
@@ -352,32 +356,6 @@ fn result<T: Serialize>(value: &T) -> Result<Value, ToolError> {
         .map_err(|error| ToolError::Store(StoreError::Failed(error.to_string())))
 }
 
-fn limit(limit: usize) -> Result<usize, ToolError> {
-    match limit {
-        1..=MAX_LIMIT => Ok(limit),
-        _ => Err(ToolError::InvalidArguments(format!(
-            "limit: must be between 1 and {MAX_LIMIT}, not {limit}"
-        ))),
-    }
-}
-
-/// The end of a day that a date without a time stands for.
-#[derive(Clone, Copy)]
-enum DayEdge {
-    Start,
-    End,
-}
-
 fn time(name: &str, text: Option<&str>, edge: DayEdge) -> Result<Option<Timestamp>, ToolError> {
-    let Some(text) = text else { return Ok(None) };
-    let time_of_day = match edge {
-        DayEdge::Start => "00:00:00Z",
-        DayEdge::End => "23:59:59.999999Z",
-    };
-    let parsed = text.parse().or_else(|_| format!("{text}T{time_of_day}").parse());
-    parsed.map(Some).map_err(|_| {
-        ToolError::InvalidArguments(format!(
-            "{name}: {text:?} is neither a date nor a time; use a form such as 2026-05-01T00:00:00Z"
-        ))
-    })
+    time_argument(name, text, edge).map_err(ToolError::InvalidArguments)
 }

@@ -10,6 +10,9 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
+/// The largest `limit` of a call. The schemas of the arguments name it, too.
+const MAX_LIMIT: usize = 500;
+
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecallArguments {
@@ -48,7 +51,16 @@ pub(crate) fn default_limit() -> usize {
     20
 }
 
-/// Reads a number without a fraction. JSON has one type of numbers, and some clients write 5 as 5.0.
+/// Checks the `limit` of a call. The error names the argument and says what is expected.
+pub(crate) fn limit(limit: usize) -> Result<usize, String> {
+    match limit {
+        1..=MAX_LIMIT => Ok(limit),
+        _ => Err(format!("limit: must be between 1 and {MAX_LIMIT}, not {limit}")),
+    }
+}
+
+/// Reads a number without a fraction. JSON has one type of numbers, and some clients write 5 as 5.0. All such arguments
+/// start at 1.
 fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     let number = Number::deserialize(deserializer)?;
     let is_whole =
@@ -56,7 +68,7 @@ fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::
     let whole =
         number.as_u64().or_else(|| number.as_f64().filter(is_whole).map(|number| number as u64));
     let whole = whole.and_then(|whole| usize::try_from(whole).ok());
-    whole.ok_or_else(|| D::Error::custom(format!("{number} is not a whole number of 0 or more")))
+    whole.ok_or_else(|| D::Error::custom(format!("{number} is not a whole number of 1 or more")))
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
-    ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
+    CustomResult, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ResourceContents, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -14,8 +14,13 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use uuid::Uuid;
 
+use crate::unread_request;
+
 /// The field of a call's metadata in which Claude Code names its `tool_use` block.
 const TOOL_USE_ID: &str = "claudecode/toolUseId";
+
+/// The address of a document in a result. Nothing else has it.
+const DOCUMENT_URI: &str = "result:document";
 
 /// A tool as an agent sees it.
 #[derive(Debug, Clone)]
@@ -80,6 +85,14 @@ impl ServerHandler for ClientToolServer {
         };
         Ok(result.into())
     }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(unread_request::error(&request))
+    }
 }
 
 fn tool(definition: ToolDefinition) -> Tool {
@@ -101,11 +114,16 @@ fn content(value: &Value) -> Vec<ContentBlock> {
 
 fn block(block: &Value) -> ContentBlock {
     let source = &block["source"];
+    let media = source["media_type"].as_str();
     match (block["type"].as_str(), block["text"].as_str(), source["data"].as_str()) {
         (Some("text"), Some(text), _) => ContentBlock::text(text),
-        (Some("image"), _, Some(data)) => {
-            ContentBlock::image(data, source["media_type"].as_str().unwrap_or("image/png"))
-        }
+        (Some("image"), _, Some(data)) => ContentBlock::image(data, media.unwrap_or("image/png")),
+        (Some("document"), _, Some(text)) if source["type"] == "text" => ContentBlock::text(text),
+        // Claude Code shows the model a PDF as such.
+        (Some("document"), _, Some(data)) => ContentBlock::resource(
+            ResourceContents::blob(data, DOCUMENT_URI)
+                .with_mime_type(media.unwrap_or("application/octet-stream")),
+        ),
         _ => ContentBlock::text(block.to_string()),
     }
 }
@@ -134,6 +152,10 @@ mod tests {
         let image = json!([{"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "aGk="}}]);
         let image = one(image);
         assert_eq!((&image["type"], &image["mimeType"]), (&json!("image"), &json!("image/gif")));
+        let pdf = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}]);
+        let pdf = one(pdf);
+        assert_eq!((&pdf["type"], &pdf["resource"]["blob"]), (&json!("resource"), &json!("aGk=")));
+        assert_eq!(pdf["resource"]["mimeType"], "application/pdf");
         assert!(
             one(json!([{"type": "search_result"}]))["text"].as_str().unwrap().contains("search")
         );
