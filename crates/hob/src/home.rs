@@ -187,6 +187,13 @@ impl Home {
         process.filter(|found| !found.zombie).map(|_| pid)
     }
 
+    /// Returns the process that serves this home and does not answer, if a call of its socket failed for this reason.
+    pub fn unresponsive_pid(&self, error: &io::Error) -> Option<u32> {
+        // The kernel refuses a connection at once if no process listens.
+        let is_late = matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
+        self.serving_pid().filter(|_| is_late)
+    }
+
     /// Returns whether this process runs inside an agent of this home's server.
     pub fn is_inside_agent(&self) -> bool {
         let agents_home = std::env::var_os(AGENT_HOME_VARIABLE).map(PathBuf::from);
@@ -367,9 +374,14 @@ fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
 }
 
 fn make_private(folder: &Path) -> anyhow::Result<()> {
-    owned::create_dir_all(folder)
-        .and_then(|()| owned::set_mode(folder, 0o700))
-        .with_context(|| format!("cannot create the folder {}", folder.display()))
+    let exists = folder.is_dir();
+    owned::create_dir_all(folder).and_then(|()| owned::set_mode(folder, 0o700)).with_context(|| {
+        let name = folder.display();
+        match exists {
+            true => format!("the folder {name} is not writable"),
+            false => format!("cannot create the folder {name}"),
+        }
+    })
 }
 
 /// The right to serve this home; dropping it releases the lock.

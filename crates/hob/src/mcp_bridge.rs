@@ -3,7 +3,8 @@
 //!
 //! One bridge runs per agent, so it is small: two threads and no MCP library. It keeps the lines of
 //! the handshake, to repeat them to a restarted server, and the requests that have no answer yet,
-//! so that none waits forever. Without a server it answers `initialize` and `tools/list` itself.
+//! so that none waits forever. Messages that are no requests or too long are refused and not forwarded. Without a server
+//! it answers `initialize` and `tools/list` itself.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -12,18 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hob_mcp::offline::{self, OfflineServer};
+use hob_mcp::message::{RpcMessage, read_message};
+use hob_mcp::offline::OfflineServer;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use crate::mcp_lines::{AgentLine, next_line};
 use crate::socket::client::Connection;
 use crate::socket::{Answer, Call, client};
 
-/// JSON-RPC's codes of errors.
-const PARSE_ERROR: i32 = -32700;
-const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC's code of this error.
 const METHOD_NOT_FOUND: i32 = -32601;
 /// How long the bridge waits for answers after the agent has closed its side.
 const MAX_WAIT_AT_END: Duration = Duration::from_secs(30);
@@ -34,17 +33,6 @@ const OUTPUT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CLIENT_TOOLS_TIMEOUT: Duration = Duration::from_secs(30);
 /// The request id of a repeated handshake. Its answer is not passed on to the agent.
 const REPLAY_ID: &str = "hob: handshake again";
-
-/// The fields of a JSON-RPC message that the bridge looks at.
-#[derive(Deserialize)]
-struct RpcMessage {
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(default)]
-    method: Option<String>,
-    #[serde(default)]
-    params: Option<Value>,
-}
 
 /// The bridge. Clones share one connection.
 #[derive(Clone)]
@@ -108,19 +96,14 @@ impl Bridge {
 
     /// Forwards lines until the agent closes its side, and then the answers that are still to come.
     pub fn run(&self, mut from_agent: impl BufRead) {
-        loop {
-            let mut line = Vec::new();
-            match from_agent.read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return self.wait_for_answers(),
-                Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(_) => {
-                    if line.last() != Some(&b'\n') {
-                        line.push(b'\n');
-                    }
-                    self.forward(line);
-                }
+        while let Some(line) = next_line(&mut from_agent) {
+            match line {
+                AgentLine::Message(line) => self.forward(line),
+                AgentLine::TooLong(Some(refusal)) => send_to_agent(&json_line(&refusal.answer())),
+                AgentLine::TooLong(None) => {}
             }
         }
+        self.wait_for_answers();
     }
 
     fn state(&self) -> MutexGuard<'_, BridgeState> {
@@ -145,24 +128,17 @@ impl Bridge {
     }
 
     fn forward(&self, line: Vec<u8>) {
-        // A structure could also be read from a list of its fields.
-        let is_object = line.trim_ascii_start().first() == Some(&b'{');
-        let message = serde_json::from_slice::<RpcMessage>(&line).ok().filter(|_| is_object);
-        if message.is_none() {
-            let (code, text) = match serde_json::from_slice::<IgnoredAny>(&line) {
-                Ok(_) => (INVALID_REQUEST, "a message must be one JSON-RPC object"),
-                Err(_) => (PARSE_ERROR, "the line is not JSON"),
-            };
-            return send_to_agent(&error_line(&Value::Null, code, text));
-        }
-        let method = message.as_ref().and_then(|message| message.method.as_deref());
-        let request = message.as_ref().filter(|message| message.method.is_some());
-        let id = request.and_then(|message| message.id.clone());
+        let message = match read_message(&line) {
+            Ok(message) => message,
+            Err(refusal) => return send_to_agent(&json_line(&refusal.answer())),
+        };
+        let method = message.method.as_deref();
+        // Only a request gets an answer.
+        let id = method.and(message.id.clone());
         if matches!(method, Some("notifications/cancelled")) {
             // The agent no longer waits for the answer, so the request is not repeated either.
-            if let Some(id) = message.as_ref().and_then(|message| message.params.as_ref()) {
-                self.pending().requests.retain(|request| request.id != id["requestId"]);
-            }
+            let cancelled = &message.params["requestId"];
+            self.pending().requests.retain(|request| request.id != *cancelled);
         }
         let mut state = self.state();
         if let Some(id) = &id {
@@ -178,8 +154,7 @@ impl Bridge {
         } else if matches!(method, Some("notifications/initialized")) {
             state.handshake.push(line.clone());
         }
-        // Only a request gets an answer.
-        if let (Err(error), Some(id), Some(message)) = (sent, id, message) {
+        if let (Err(error), Some(id)) = (sent, id) {
             self.answer_once(&id, || self.answer_without_server(&id, &message, &error));
         }
     }
@@ -256,7 +231,7 @@ impl Bridge {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
         while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) && line.ends_with(b"\n") {
-            let message = serde_json::from_slice::<RpcMessage>(&line).ok();
+            let message = read_message(&line).ok();
             let answer = message.filter(|message| message.method.is_none());
             let id = answer.and_then(|message| message.id);
             match id {
@@ -296,7 +271,7 @@ impl Bridge {
                 false => self.send(&mut state, &line, Some(&id)),
             };
             let Err(error) = sent else { continue };
-            if let Ok(message) = serde_json::from_slice(&line) {
+            if let Ok(message) = read_message(&line) {
                 self.answer_once(&id, || self.answer_without_server(&id, &message, &error));
             }
         }
@@ -310,23 +285,18 @@ impl Bridge {
         error: &io::Error,
     ) -> Vec<u8> {
         let method = message.method.as_deref().unwrap_or_default();
-        let params = message.params.as_ref().unwrap_or(&Value::Null);
+        let params = &message.params;
         let result = if method == "tools/call" {
-            let text = format!(
-                "hob is not running: no server answers on {} ({error}). Start it with `hob serve`.",
-                self.shared.socket.display()
-            );
-            let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
-            Some(offline::complete(method, params, result))
+            Some(OfflineServer::failed_call(params, &self.shared.socket, error))
         } else {
             let server = match self.shared.call {
-                Call::ClientTools { .. } => OfflineServer::without_tools("The client has gone."),
+                Call::ClientTools { .. } => OfflineServer::client_gone(),
                 _ => OfflineServer::memory(),
             };
             server.result(method, params)
         };
         match result {
-            Some(result) => line(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
+            Some(result) => json_line(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
             None => error_line(id, METHOD_NOT_FOUND, &format!("unknown method: {method}")),
         }
     }
@@ -349,7 +319,7 @@ fn replayed(handshake: &[u8]) -> Vec<u8> {
     match serde_json::from_slice::<Value>(handshake) {
         Ok(mut message) if message.get("id").is_some() => {
             message["id"] = json!(REPLAY_ID);
-            line(&message)
+            json_line(&message)
         }
         _ => handshake.to_vec(),
     }
@@ -357,10 +327,10 @@ fn replayed(handshake: &[u8]) -> Vec<u8> {
 
 /// Returns an error answer.
 fn error_line(id: &Value, code: i32, text: &str) -> Vec<u8> {
-    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}))
+    json_line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}))
 }
 
-fn line(message: &Value) -> Vec<u8> {
+fn json_line(message: &Value) -> Vec<u8> {
     let mut line = message.to_string().into_bytes();
     line.push(b'\n');
     line

@@ -6,12 +6,14 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 
 use hob_files::owned;
+use hob_mcp::message::{Refusal, RpcMessage, read_message};
 use hob_mcp::offline::OfflineServer;
 use hob_transcript::AgentClient;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::hooks::{ClientFolders, plugin};
+use crate::mcp_lines::{AgentLine, next_line};
 
 /// The parts of Claude Code's `.claude.json` that list MCP servers.
 #[derive(Debug, Default, Deserialize)]
@@ -56,10 +58,16 @@ fn runs_server(state: &ClaudeState, project: Option<&ClaudeProject>) -> bool {
 }
 
 /// Answers an agent as a server that has no tools, until the agent closes its side.
-pub fn run(from_agent: impl BufRead) {
-    for line in from_agent.lines().map_while(Result::ok) {
-        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-        if let Some(answer) = answer(&message) {
+pub fn run(mut from_agent: impl BufRead) {
+    while let Some(line) = next_line(&mut from_agent) {
+        let answer = match line {
+            AgentLine::Message(line) => match read_message(&line) {
+                Ok(message) => answer(&message),
+                Err(refusal) => Some(refusal.answer()),
+            },
+            AgentLine::TooLong(refusal) => refusal.as_ref().map(Refusal::answer),
+        };
+        if let Some(answer) = answer {
             let mut stdout = io::stdout().lock();
             let _ = writeln!(stdout, "{answer}").and_then(|()| stdout.flush());
         }
@@ -67,12 +75,9 @@ pub fn run(from_agent: impl BufRead) {
 }
 
 /// Returns the answer to a message, if it is a request.
-fn answer(message: &Value) -> Option<Value> {
-    let (id, method) = (message.get("id")?, message["method"].as_str()?);
-    let server = OfflineServer::without_tools(
-        "The MCP server `hob` in the settings has the tools; this one has none.",
-    );
-    Some(match server.result(method, &message["params"]) {
+fn answer(message: &RpcMessage) -> Option<Value> {
+    let (id, method) = (message.id.as_ref()?, message.method.as_deref()?);
+    Some(match OfflineServer::standby().result(method, &message.params) {
         Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         None => {
             let error = json!({"code": -32601, "message": format!("unknown method: {method}")});
@@ -114,6 +119,8 @@ mod tests {
 
     #[test]
     fn every_request_is_answered_and_there_are_no_tools() {
+        let answer =
+            |message: &Value| answer(&read_message(message.to_string().as_bytes()).unwrap());
         let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
             "params": {"protocolVersion": "2025-06-18"}});
         let said = answer(&initialize).unwrap();

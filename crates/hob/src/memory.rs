@@ -2,12 +2,13 @@
 //! process under the store's lock, else by a deferral file that the server stores later.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hob_domain::memory::{MemoryStore, Principal, Stored, TurnSource};
 use hob_domain::{DataKey, Timestamp};
+use hob_files::owned;
 use hob_mcp::{CallerContext, Tools};
 use hob_memory::{
     CaptureBatch, Engine, ForgetRequests, OpeningKey, OpeningKeys, RawTurn, SealingKey, deferral,
@@ -31,12 +32,18 @@ const MAX_CHUNK_BYTES: usize = 1 << 20;
 const MAX_HOOK_TRANSACTION_TURNS: usize = 50;
 /// The longest turn that a hook stores itself, in bytes.
 const MAX_HOOK_TURN_BYTES: usize = 3 << 20;
-/// The time that a hook reserves for writing a deferral file.
-const DEFERRAL_RESERVE: Duration = Duration::from_millis(150);
-/// The time that writing one turn into a deferral file may take.
-const DEFERRAL_TIME_PER_TURN: Duration = Duration::from_micros(150);
-/// The time that masking and writing one mebibyte of text into a deferral file may take.
-const DEFERRAL_TIME_PER_MEBIBYTE: Duration = Duration::from_millis(100);
+/// The time that a hook reserves for writing a deferral file and waiting for the disk.
+const DEFERRAL_RESERVE: Duration = Duration::from_millis(300);
+/// The time that writing one mebibyte of text into a deferral file may take. Masking it is not part of that.
+const DEFERRAL_TIME_PER_MEBIBYTE: Duration = Duration::from_millis(25);
+/// A batch with more text is large: masking it takes long, so that is done while the server or the store takes the turns.
+const MAX_SMALL_BATCH_BYTES: usize = 256 << 10;
+/// A batch with more turns is large, too.
+const MAX_SMALL_BATCH_TURNS: usize = 500;
+/// How long the server or the store may take for a large batch before its deferral file is encoded in advance.
+const ENCODING_DELAY: Duration = Duration::from_millis(150);
+/// With less time left, a hook does not wait for the disk at all: a process cannot end during such a wait.
+const MIN_SYNC_TIME: Duration = Duration::from_millis(50);
 /// The time that a hook must have left to read another part of a transcript.
 const MIN_TIME_PER_PART: Duration = Duration::from_millis(600);
 /// How long a command waits for another process that writes into the store.
@@ -47,9 +54,9 @@ const TOOL_TIMEOUT: Duration = Duration::from_secs(30);
 /// About how many bytes of a transcript a hook reads at a time.
 pub const TRANSCRIPT_PART_BYTES: usize = 8 << 20;
 
-/// Returns whether a hook has time for another part of a transcript.
-pub fn has_time_for_more(deadline: Instant) -> bool {
-    remaining(deadline) > MIN_TIME_PER_PART
+/// Returns whether a hook has time for another part of a transcript, after one that took this long.
+pub fn has_time_for_more(deadline: Instant, took: Duration) -> bool {
+    remaining(deadline) > MIN_TIME_PER_PART.max(took * 3 / 2)
 }
 
 /// Returns whether the memory may exist already. A database is not asked.
@@ -118,7 +125,7 @@ pub async fn open_with(
 }
 
 /// Opens the memory of a home that cannot be written. Every call that writes fails.
-fn open_read_only(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
+pub fn open_read_only(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> {
     let home = &settings.home;
     let path = home.memory();
     if !path.exists() {
@@ -259,10 +266,12 @@ pub struct Delivered {
     pub stored: Stored,
     /// The deferral file, and the number of turns in it.
     pub deferred: Option<(PathBuf, usize)>,
+    /// Whether the deferral file is whole, but would be lost by a power failure: the disk was too slow.
+    pub is_unsynced: bool,
 }
 
 /// Makes turns durable before `deadline`: in the server, the store or a deferral file, which then
-/// names `cwd`.
+/// names `cwd`. Fails only if not even the file can be written.
 pub fn deliver(
     settings: &Arc<Resolved>,
     batch: &CaptureBatch,
@@ -272,9 +281,11 @@ pub fn deliver(
 ) -> anyhow::Result<Delivered> {
     let mut delivered = Delivered::default();
     let mut left: &[RawTurn] = &batch.turns;
+    let mut encoding = None;
     if let Ok(mut connection) =
         Connection::open_home(&settings.socket, &settings.home, PROBE_TIMEOUT)
     {
+        encoding = Encoding::of_large(settings, batch, cwd, ENCODING_DELAY);
         while !left.is_empty() {
             let (chunk, rest) = left.split_at(chunk(left));
             let time = CALL_TIMEOUT.min(remaining(deadline).saturating_sub(deferral_time(left)));
@@ -294,6 +305,8 @@ pub fn deliver(
         );
     }
     settings.home.prepare_for_capture()?;
+    let delay = if fallback == Fallback::Store { ENCODING_DELAY } else { Duration::ZERO };
+    let encoding = encoding.or_else(|| Encoding::of_large(settings, batch, cwd, delay));
     if fallback == Fallback::Store {
         // If the store fails or is slow, the turns that are left go into a file. If the store takes
         // them after all, the server recognises them as duplicates.
@@ -312,15 +325,92 @@ pub fn deliver(
             return Ok(delivered);
         }
     }
-    let key = sealing_key(settings)?;
-    let rest = batch.with_turns(left);
+    let (content, turns) = match encoding {
+        Some(encoding) => {
+            // The file has the whole batch. The server recognises the turns that are stored already.
+            delivered.stored = Stored::default();
+            (encoding.content(deadline)?, batch.turns.len())
+        }
+        None => (encode(settings, &batch.with_turns(left), cwd)?, left.len()),
+    };
     let folder = settings.home.deferred();
-    let path = deferral::write(&folder, &rest, cwd, &key, Timestamp::now()).map_err(|error| {
+    let cannot_write = |error: io::Error| {
         let folder = folder.display();
         anyhow::anyhow!("cannot write into {folder}: {error}; if the disk is full, free up space")
-    })?;
-    delivered.deferred = Some((path, rest.turns.len()));
+    };
+    let path = deferral::write(&folder, &batch.session, &content, Timestamp::now())
+        .map_err(cannot_write)?;
+    delivered.is_unsynced = !sync_in_time(&path, deadline).map_err(cannot_write)?;
+    delivered.deferred = Some((path, turns));
     Ok(delivered)
+}
+
+/// The content of a deferral file that is encoded in advance, on a thread of its own. Dropping it before its delay is over
+/// prevents the work.
+struct Encoding {
+    content: mpsc::Receiver<anyhow::Result<Vec<u8>>>,
+    _delay: mpsc::Sender<()>,
+}
+
+impl Encoding {
+    /// Starts to encode a large batch after a delay. A small one needs no time in advance.
+    fn of_large(
+        settings: &Arc<Resolved>,
+        batch: &CaptureBatch,
+        cwd: &str,
+        delay: Duration,
+    ) -> Option<Encoding> {
+        let is_small = batch.turns.len() <= MAX_SMALL_BATCH_TURNS
+            && text_bytes(&batch.turns) <= MAX_SMALL_BATCH_BYTES;
+        if is_small {
+            return None;
+        }
+        let (sender, content) = mpsc::channel();
+        let (_delay, dropped) = mpsc::channel::<()>();
+        let (settings, batch, cwd) = (Arc::clone(settings), batch.clone(), cwd.to_owned());
+        // Without a thread the receiver is disconnected at once.
+        let _ = std::thread::Builder::new().spawn(move || {
+            if dropped.recv_timeout(delay) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = sender.send(encode(&settings, &batch, &cwd));
+            }
+        });
+        Some(Encoding { content, _delay })
+    }
+
+    /// Waits for the content.
+    fn content(self, deadline: Instant) -> anyhow::Result<Vec<u8>> {
+        let content = self.content.recv_timeout(remaining(deadline));
+        let unmasked = "time ran out while secrets were being masked; no deferral file was written";
+        content.map_err(|_| anyhow::anyhow!(unmasked))?
+    }
+}
+
+/// Returns the content of a deferral file.
+fn encode(settings: &Resolved, batch: &CaptureBatch, cwd: &str) -> anyhow::Result<Vec<u8>> {
+    let key = sealing_key(settings)?;
+    Ok(deferral::encode(batch, cwd, &key, Timestamp::now())?)
+}
+
+/// Waits until a deferral file is on the disk. Returns `false` if the disk is too slow.
+fn sync_in_time(path: &Path, deadline: Instant) -> io::Result<bool> {
+    let time = remaining(deadline);
+    if time < MIN_SYNC_TIME {
+        return Ok(false);
+    }
+    let (done, synced) = mpsc::channel();
+    let file = path.to_owned();
+    // Without a thread the receiver is disconnected at once.
+    let _ = std::thread::Builder::new().spawn(move || done.send(hob_files::sync(&file)));
+    match synced.recv_timeout(time) {
+        Ok(Ok(())) => Ok(true),
+        // The server has stored it already.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Ok(Err(error)) => {
+            let _ = owned::remove_file(path);
+            Err(error)
+        }
+        Err(_) => Ok(false),
+    }
 }
 
 /// Turns that the store took in one transaction.
@@ -361,7 +451,7 @@ fn store(
     while !left.is_empty() && remaining(deadline) > deferral_time(left) {
         let (chunk, rest) = left.split_at(chunk(left).min(MAX_HOOK_TRANSACTION_TURNS));
         // A very long turn is left to the server: storing it would take the time to defer it.
-        if chunk.iter().map(|turn| turn.text.len()).sum::<usize>() > MAX_HOOK_TURN_BYTES {
+        if text_bytes(chunk) > MAX_HOOK_TURN_BYTES {
             break;
         }
         let turns = chunk.len();
@@ -377,10 +467,12 @@ fn store(
 
 /// Returns the time that writing these turns into a deferral file may take.
 fn deferral_time(turns: &[RawTurn]) -> Duration {
-    let bytes: usize = turns.iter().map(|turn| turn.text.len()).sum();
-    DEFERRAL_RESERVE
-        + DEFERRAL_TIME_PER_TURN * turns.len() as u32
-        + DEFERRAL_TIME_PER_MEBIBYTE.mul_f64(bytes as f64 / f64::from(1 << 20))
+    let mebibytes = text_bytes(turns) as f64 / f64::from(1 << 20);
+    DEFERRAL_RESERVE + DEFERRAL_TIME_PER_MEBIBYTE.mul_f64(mebibytes)
+}
+
+fn text_bytes(turns: &[RawTurn]) -> usize {
+    turns.iter().map(|turn| turn.text.len()).sum()
 }
 
 /// Returns the key to which the secrets in a deferral file are sealed. If the home's key is not

@@ -14,10 +14,18 @@ use crate::socket::{Answer, Call};
 
 /// No server answers on the socket.
 #[derive(Debug, thiserror::Error)]
-#[error("hob is not running: no server answers on {socket} ({error}); start it with `hob serve`")]
+#[error("hob is not running: no server answers on {socket}{}; start it with `hob serve`", unusual(.error))]
 pub struct NotRunning {
     socket: String,
     error: io::Error,
+}
+
+/// Returns in parentheses why no server answers, unless it is the usual: there is no socket, or nobody listens.
+pub fn unusual(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => String::new(),
+        _ => format!(" ({error})"),
+    }
 }
 
 /// Connects with the owner's rights.

@@ -42,12 +42,26 @@ pub fn try_out(text: &str) {
 /// Prints a JSON value as one line to standard output. Characters that a terminal might act on are escaped, so that
 /// nothing of the value is lost.
 pub fn out_json(value: &Value) {
-    write_out(&format!("{}\n", escaped(&value.to_string())));
+    write_out(&json_line(value));
+}
+
+/// Returns a JSON value as one line, with its line feed, as [`out_json`] prints it.
+pub fn json_line(value: &Value) -> String {
+    format!("{}\n", escaped(&value.to_string()))
 }
 
 /// Prints what Hob itself has drawn, with its escape sequences.
 pub fn out_drawing(text: &str) {
     write_out(text);
+}
+
+/// Ends the process because standard output cannot be written: quietly if nobody reads it any more, else with an error.
+pub fn end_unwritten(error: &io::Error) -> ! {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    err(&format!("hob: cannot write the output: {error}\n"));
+    std::process::exit(1);
 }
 
 /// Removes control characters except line feeds and tabs.
@@ -91,13 +105,8 @@ fn acts(c: char) -> bool {
 /// Writes to standard output. Ends the process quietly if nobody reads it any more, and with an error if it cannot be
 /// written for another reason.
 fn write_out(text: &str) {
-    match write(io::stdout().lock(), text) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => {
-            err(&format!("hob: cannot write the output: {error}\n"));
-            std::process::exit(1);
-        }
+    if let Err(error) = write(io::stdout().lock(), text) {
+        end_unwritten(&error);
     }
 }
 

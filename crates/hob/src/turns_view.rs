@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use hob_domain::memory::NOTE_SESSION;
 use hob_mcp::Hit;
 use hob_memory::Analyser;
 
@@ -85,7 +86,7 @@ impl<'a> Heading<'a> {
         };
         let tree = self.worktree.map_or(String::new(), |tree| format!(" (in {tree})"));
         // A note belongs to no session of an agent.
-        let session = match self.session_id.starts_with("note:") {
+        let session = match self.session_id.starts_with(NOTE_SESSION) {
             true => String::new(),
             false => format!("  session {}", view.id(self.session_id)),
         };

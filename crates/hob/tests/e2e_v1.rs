@@ -318,19 +318,24 @@ fn refusals_raise_each_sdks_own_exceptions() {
 /// Random turns through every face that streams: each event is one of the SDK's types. `HOB_SEED` repeats a run.
 #[test]
 fn random_turns_have_events_of_the_sdks_types() {
-    let sdk = "sdk_events.py";
-    let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
-    setup.run(sdk, if is_campaign() { "2000" } else { "25" });
+    // The compiler that checks the events of the TypeScript SDKs.
+    installed("../console/node_modules/.bin/tsc");
+    let sdks = ["sdk_events.py", "sdk_events.mjs"];
+    let mut setup = Setup::new(Agent::Scripted, &sdks, "");
+    for sdk in sdks {
+        setup.run(sdk, if is_campaign() { "2000" } else { "25" });
+    }
     setup.stop();
 }
 
 /// The server is killed in the middle of a turn through every face of `/v1`, and each client goes on.
 #[test]
 fn clients_go_on_after_a_kill_in_the_middle_of_a_turn() {
-    let sdk = "sdk_crash.py";
-    let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
-    setup.run(sdk, "all");
-    setup.stop();
+    for sdk in ["sdk_crash.py", "sdk_crash.mjs"] {
+        let mut setup = Setup::new(Agent::Scripted, &[sdk], "");
+        setup.run(sdk, "all");
+        setup.stop();
+    }
 }
 
 /// The real `claude`, with its base URL at Hob, as a client of the scripted agent: it runs the tools that the agent calls.

@@ -9,13 +9,14 @@
 //! | `[[big N]]` | a block of N bytes of text |
 //! | `[[think TEXT]]` | a block of thinking |
 //! | `[[thoughts N BYTES]]` | over ACP: N blocks of thinking of this length |
+//! | `[[afterwards N]]` | over ACP: N messages of a mebibyte after the turn's end |
 //! | `[[tool NAME JSON]]` | a tool call; the agent runs `Bash` for real, in a session of its own, and asks MCP servers |
 //! | `[[also NAME JSON]]` | one more call in the same message as the tool before it |
 //! | `[[stop REASON]]` | the stop reason |
 //! | `[[error STATUS TEXT]]` | the model API's error |
 //! | `[[sleep MS]]`, `[[hang]]` | wait for this long, or forever |
 //! | `[[retry MS]]` | wait as the CLI does between tries of a failing API |
-//! | `[[permission TITLE]]` | ask for permission and go on once there is an answer |
+//! | `[[permission TITLE]]` | ask for permission and go on once there is an answer; over ACP `TITLE :: COMMAND` says for what |
 //! | `[[request METHOD JSON]]` | ask the client for something; a block of text with its answer (ACP) |
 //! | `[[crash]]`, `[[exit N]]` | end by SIGKILL, or with a code |
 //! | `[[stderr TEXT]]`, `[[garbage TEXT]]` | a line on standard error; a raw line on standard output |
@@ -30,6 +31,8 @@
 //! | `[[flood N]]` | N bytes onto the screen |
 //! | `[[stamps N MS]]` | over ACP: N chunks of text, one every MS milliseconds, each with the time of its writing |
 //! | `[[env NAME]]` | a block of text with that variable's value |
+//!
+//! In stream-json, an agent that is resumed with results of tools goes on with the steps after those calls.
 //!
 //! On the terminal, in stream-json and over ACP, `{history}` in a text is replaced by all earlier messages. On the
 //! terminal and in stream-json, `{result}` is replaced by the last result of a tool.
@@ -86,6 +89,7 @@ pub enum Step {
         count: u64,
         bytes: usize,
     },
+    Afterwards(usize),
 }
 
 /// Reads the words of a prompt. Something in double brackets that is no such word is left alone.
@@ -147,6 +151,7 @@ fn parse_one(words: &str) -> Option<Step> {
         "shuffle" => Step::Shuffle,
         "torn" => Step::Torn,
         "flood" => Step::Flood(rest.parse().ok()?),
+        "afterwards" => Step::Afterwards(rest.parse().ok()?),
         "thoughts" => {
             let (count, bytes) = rest.split_once(' ')?;
             Step::Thoughts { count: count.parse().ok()?, bytes: bytes.parse().ok()? }
@@ -165,6 +170,17 @@ pub fn turn(prompt: &str, number: usize) -> Vec<Step> {
     let scripted = std::env::var_os(VARIABLE).and_then(|path| std::fs::read_to_string(path).ok());
     let scripted = scripted.as_deref().and_then(|text| text.lines().nth(number));
     with_answer(parse(scripted.unwrap_or(prompt)), prompt)
+}
+
+/// Returns what is left of a prompt after this many calls of its tools.
+pub fn after_calls(prompt: &str, calls: usize) -> Vec<Step> {
+    let mut left = calls;
+    let rest = parse(prompt).into_iter().skip_while(|step| {
+        let is_done = left > 0;
+        left -= usize::from(is_done && matches!(step, Step::Tool { .. }));
+        is_done
+    });
+    with_answer(rest.collect(), prompt)
 }
 
 /// Adds the echo where no step is an answer or an ending.
@@ -251,6 +267,18 @@ mod tests {
         assert_eq!(echo("hi"), [Step::Say("echo: hi".into())]);
         assert_eq!(echo("[[say x]]"), [Step::Say("x".into())]);
         assert_eq!(echo("[[exit 3]]"), [Step::Exit(3)]);
+    }
+
+    #[test]
+    fn script_goes_on_after_calls() {
+        let prompt = r#"[[say a]] [[tool Bash {}]] [[say b]] [[tool Bash {}]] [[say c]]"#;
+        assert_eq!(after_calls(prompt, 0), parse(prompt));
+        assert_eq!(after_calls(prompt, 1), parse(prompt)[2..]);
+        assert_eq!(after_calls(prompt, 2), [Step::Say("c".into())]);
+        assert_eq!(
+            after_calls("[[tool Bash {}]]", 1),
+            [Step::Say("echo: [[tool Bash {}]]".into())]
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::TaskTracker;
 
+use super::settings::SessionSettings;
 use super::turn::{Turns, open_questions};
 use super::wire::{AcpError, Editor};
 use crate::owner_client;
@@ -45,6 +46,10 @@ struct Followed {
     task: Option<AbortHandle>,
     /// Prompts of this editor that are running.
     prompts: usize,
+    /// The task that shows what the agent says of its settings.
+    watch: Option<AbortHandle>,
+    /// The last update of each kind that says what the agent offers or which of its settings hold.
+    settings: HashMap<String, Value>,
 }
 
 impl AcpServer {
@@ -77,8 +82,19 @@ impl AcpServer {
                     let server = self.clone();
                     requests.spawn(async move {
                         let result = server.call(&method, &message["params"]).await;
+                        let opened = match (method.as_str(), &result) {
+                            ("session/new", Ok(made)) => made["sessionId"].as_str(),
+                            ("session/load" | "session/resume", Ok(_)) => {
+                                message["params"]["sessionId"].as_str()
+                            }
+                            _ => None,
+                        };
+                        let opened = opened.map(str::to_owned);
                         if let Some(id) = id {
                             server.editor.answer(&id, result);
+                        }
+                        if let Some(opened) = opened {
+                            server.watch(&opened);
                         }
                     });
                 }
@@ -99,7 +115,11 @@ impl AcpServer {
             "session/resume" => {
                 let id = self.session(params).await?;
                 self.follow_running(&id, &self.all_turns(&id).await?, &self.events(&id).await?);
-                Ok(json!({}))
+                Ok(self.with_settings(&id, json!({})).await)
+            }
+            "session/set_mode" | "session/set_config_option" => {
+                let id = self.session(params).await?;
+                self.settings(&id).change(params).await
             }
             "session/list" => self.list(params).await,
             "session/prompt" => self.prompt(params).await,
@@ -117,7 +137,40 @@ impl AcpServer {
             "mcp_servers": acp_protocol::session_servers(params),
             "meta": {"from": "hob acp"}});
         let session = self.ask(Method::POST, "/sessions", Some(&body)).await?;
-        Ok(json!({"sessionId": session["session_id"]}))
+        let id = text(&session, "session_id")?;
+        Ok(self.with_settings(id, json!({"sessionId": id})).await)
+    }
+
+    /// Adds what the agent offers to an answer that opens a session. A session whose agent cannot be asked opens all the same.
+    async fn with_settings(&self, id: &str, answer: Value) -> Value {
+        let settings = self.settings(id).read().await.unwrap_or_default();
+        let mut followed = self.followed();
+        let followed = followed.entry(id.to_owned()).or_default();
+        // The answer replaces what the editor was shown before.
+        followed.settings.clear();
+        if let Some(watch) = followed.watch.take() {
+            watch.abort();
+        }
+        acp_protocol::with_settings(answer, &settings)
+    }
+
+    fn settings<'a>(&'a self, session: &'a str) -> SessionSettings<'a> {
+        SessionSettings { socket: &self.socket, session }
+    }
+
+    /// Shows the editor what the agent says of its settings between turns. A task that does so already goes on.
+    fn watch(&self, id: &str) {
+        let mut followed = self.followed();
+        let followed = followed.entry(id.to_owned()).or_default();
+        if followed.watch.as_ref().is_some_and(|watch| !watch.is_finished()) {
+            return;
+        }
+        let (server, id) = (self.clone(), id.to_owned());
+        let task = self.following.spawn(async move {
+            // After a restart of the server, the next prompt begins it again.
+            let _ = server.settings(&id).watch(|message| server.show(&id, message)).await;
+        });
+        followed.watch = Some(task.abort_handle());
     }
 
     /// Shows the past of a session to the editor.
@@ -134,7 +187,7 @@ impl AcpServer {
             }
         }
         self.follow_running(&id, &turns, &events);
-        Ok(json!({}))
+        Ok(self.with_settings(&id, json!({})).await)
     }
 
     /// Returns the turns of a session, oldest first.
@@ -225,6 +278,7 @@ impl AcpServer {
         let id = self.session(params).await?;
         let prompt = acp_protocol::prompt_text(&params["prompt"])
             .map_err(|text| AcpError::new(INVALID_PARAMS, text))?;
+        self.watch(&id);
         self.followed().entry(id.clone()).or_default().prompts += 1;
         let answer = self.turns(&id).run(&prompt, |message| self.show(&id, message)).await;
         self.followed().entry(id.clone()).or_default().prompts -= 1;
@@ -239,9 +293,17 @@ impl AcpServer {
 
     /// Passes an update of the agent on, as one of Hob's session.
     fn show(&self, id: &str, message: &Value) {
-        if let Some(params) = acp_protocol::own_update(id, message) {
-            self.editor.notify("session/update", params);
+        let Some(params) = acp_protocol::own_update(id, message) else { return };
+        // Such an update arrives twice: with its turn, and with the events of the session.
+        if acp_protocol::is_settings_update(message) {
+            let kind = params["update"]["sessionUpdate"].to_string();
+            let mut followed = self.followed();
+            let shown = &mut followed.entry(id.to_owned()).or_default().settings;
+            if shown.insert(kind, params.clone()).as_ref() == Some(&params) {
+                return;
+            }
         }
+        self.editor.notify("session/update", params);
     }
 
     /// Returns the session that the parameters name, if it exists.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand};
+use clap_complete::ArgValueCompleter;
 use hob_domain::memory::Principal;
 use hob_domain::session::DeleteFilter;
 use hob_domain::{App, AppFilter, AppName, LedgerStore, StoreError, Timestamp};
@@ -11,6 +12,7 @@ use hob_files::Trash;
 use hob_gateway::client::Method;
 use serde_json::{Value, json};
 
+use super::candidates;
 use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
 use crate::home::Home;
@@ -50,6 +52,7 @@ enum AppAction {
     /// own memory is not affected
     Revoke {
         /// Name of the app
+        #[arg(add = ArgValueCompleter::new(candidates::apps))]
         name: String,
         /// Skip the confirmation prompt
         #[arg(long)]
@@ -100,7 +103,10 @@ async fn create(store: &dyn LedgerStore, name: &str, json: bool) -> anyhow::Resu
     let app = App { name: AppName::new(name)?, created_at: Timestamp::now() };
     let token = keys::new_token()?;
     match store.create_app(&app, token.hash()).await {
-        Ok(()) => {}
+        Ok(()) => {
+            let name = app.name.as_str();
+            store.append_audit(Timestamp::now(), "app_create", name, &json!({})).await?;
+        }
         Err(error @ StoreError::Exists(_)) => {
             let name = &app.name;
             errln!(

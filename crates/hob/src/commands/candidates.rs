@@ -9,10 +9,14 @@ use serde_json::Value;
 
 use crate::memory;
 use crate::owner_client;
+use crate::printer::one_line;
 use crate::settings;
 
 /// How long the user waits for the server while typing.
 const DEADLINE: Duration = Duration::from_secs(1);
+/// How many of the latest turns are offered, and how much of their texts is shown.
+const MAX_RECORDS: usize = 50;
+const MAX_TEXT_CHARS: usize = 60;
 
 /// Returns the sessions whose ID begins with what was typed.
 pub fn sessions(typed: &OsStr) -> Vec<CompletionCandidate> {
@@ -30,16 +34,51 @@ pub fn agents(typed: &OsStr) -> Vec<CompletionCandidate> {
     names.filter(|name| name.starts_with(&*typed)).map(CompletionCandidate::new).collect()
 }
 
+/// Returns the settings whose key begins with what was typed.
+pub fn settings(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let Ok(settings) = settings::load(Vec::new()) else { return Vec::new() };
+    let keys = settings.rows.into_iter().map(|row| row.key);
+    keys.filter(|key| key.starts_with(&*typed)).map(CompletionCandidate::new).collect()
+}
+
+/// Returns the apps whose name begins with what was typed.
+pub fn apps(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let mut found = listed("/admin/apps", "apps").unwrap_or_default();
+    found.retain(|app| text(app, "app").starts_with(&*typed));
+    found.iter().map(|app| CompletionCandidate::new(text(app, "app"))).collect()
+}
+
+/// Returns the latest turns of the memory whose record ID begins with what was typed.
+pub fn records(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let path = format!("/admin/memory/timeline?limit={MAX_RECORDS}");
+    let mut found = listed(&path, "turns").unwrap_or_default();
+    found.retain(|turn| text(turn, "record_id").starts_with(&*typed));
+    let shown = |turn: &Value| one_line(text(turn, "text")).chars().take(MAX_TEXT_CHARS).collect();
+    found.iter().map(|turn| candidate(text(turn, "record_id"), shown(turn))).collect()
+}
+
 fn listed_sessions() -> anyhow::Result<Vec<Value>> {
+    listed("/admin/sessions", "sessions")
+}
+
+/// Asks the server for a list.
+fn listed(path: &str, field: &str) -> anyhow::Result<Vec<Value>> {
     let settings = settings::load(Vec::new())?;
     memory::runtime()?.block_on(async {
         let ask = async {
             let mut client = owner_client::connect(&settings.socket).await?;
-            owner_client::request(&mut client, Method::GET, "/admin/sessions", None).await
+            owner_client::request(&mut client, Method::GET, path, None).await
         };
         let answer = tokio::time::timeout(DEADLINE, ask).await??;
-        Ok(answer["sessions"].as_array().cloned().unwrap_or_default())
+        Ok(answer[field].as_array().cloned().unwrap_or_default())
     })
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
 }
 
 fn id_of(session: &Value) -> &str {

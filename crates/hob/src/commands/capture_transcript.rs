@@ -80,6 +80,7 @@ fn capture_lines(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Va
     let mut totals = Totals::default();
     let mut mark = TranscriptMark::default();
     loop {
+        let began = Instant::now();
         let options = ReadOptions {
             session: args.session_id.as_deref(),
             partial_line: PartialLine::Include,
@@ -98,7 +99,7 @@ fn capture_lines(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> Va
         if !more {
             break;
         }
-        if !has_time_for_more(deadline) {
+        if !has_time_for_more(deadline, began.elapsed()) {
             totals.errors += 1;
             let path = args.path.display();
             totals.problem = Some(format!(

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use hob_domain::Timestamp;
-use hob_domain::memory::{Stored, TurnKey, TurnSource};
+use hob_domain::memory::{TurnKey, TurnSource};
 use hob_files::owned;
 use hob_memory::{
     CaptureBatch, PartialLine, ReadOptions, TranscriptMark, TranscriptUpdate, locate_project,
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::FromPlugin;
-use crate::memory::{Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
+use crate::memory::{Delivered, Fallback, TRANSCRIPT_PART_BYTES, deliver, has_time_for_more};
 use crate::settings::Resolved;
 
 /// The most that is read of a hook's JSON, in bytes.
@@ -95,8 +95,9 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
     }
     settings.home.prepare_for_capture()?;
     if let Some(export) = &input.opencode {
-        let update = opencode_export_update(export, Timestamp::now())
-            .ok_or_else(|| anyhow::anyhow!("opencode: must have `info` and `messages`"))?;
+        let update = opencode_export_update(export, Timestamp::now()).ok_or_else(|| {
+            anyhow::anyhow!("the export of OpenCode must contain `info` and `messages`")
+        })?;
         // Every message has an id, so that those which come again are recognised.
         return capture(settings, &input, update, deadline).map(drop);
     }
@@ -114,6 +115,7 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
     };
     let mut is_forgotten;
     loop {
+        let began = Instant::now();
         let before = mark.clone();
         let options = ReadOptions { session, partial_line, max_bytes: TRANSCRIPT_PART_BYTES };
         let read = input.transcript_path.as_ref().map(|path| read_update(path, &mut mark, options));
@@ -130,7 +132,12 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
             update.turns.extend(mark.lagging_answer(answer, prompt, Timestamp::now()));
         }
         let more = update.more;
-        let stored = capture(settings, &input, update, deadline)?;
+        let delivered = capture(settings, &input, update, deadline)?;
+        // What a power failure could lose is not durable. The next hook reads it again, and the server recognises it.
+        if delivered.is_unsynced {
+            return Ok(());
+        }
+        let stored = delivered.stored;
         // A session that was forgotten takes no turns at all.
         is_forgotten = stored.forgotten > 0 && stored.inserted + stored.duplicates == 0 && !more;
         // The offset advances only now, when the turns are durable. Turns of a forgotten session are
@@ -139,7 +146,7 @@ pub fn run(settings: &Arc<Resolved>, args: &Args, deadline: Instant) -> anyhow::
             hob_files::write_over(path, &serde_json::to_vec(&mark.without_secrets())?, 0o600)?;
         }
         // The next hook reads what this one has no time for.
-        if !more || !has_time_for_more(deadline) {
+        if !more || !has_time_for_more(deadline, began.elapsed()) {
             return Ok(());
         }
     }
@@ -150,9 +157,9 @@ fn capture(
     input: &HookInput,
     update: TranscriptUpdate,
     deadline: Instant,
-) -> anyhow::Result<Stored> {
+) -> anyhow::Result<Delivered> {
     if update.turns.is_empty() {
-        return Ok(Stored::default());
+        return Ok(Delivered::default());
     }
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let folder = input.cwd.clone().or_else(|| update.cwd.as_ref().map(PathBuf::from));
@@ -168,9 +175,7 @@ fn capture(
         source: TurnSource::Hook,
         turns: update.turns,
     };
-    let delivered =
-        deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)?;
-    Ok(delivered.stored)
+    deliver(settings, &batch, &folder.to_string_lossy(), Fallback::Defer, deadline)
 }
 
 /// Returns the file that stores how far this session's transcript was captured.

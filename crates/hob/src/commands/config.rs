@@ -1,8 +1,10 @@
 //! `hob config get|set`: shows settings, and changes them in `config.toml`.
 
 use clap::{Args as ClapArgs, Subcommand};
+use clap_complete::ArgValueCompleter;
 use serde_json::json;
 
+use super::candidates;
 use super::confirm::refuse_agents;
 use super::{Context, Exit};
 use crate::config_edit;
@@ -23,6 +25,7 @@ enum ConfigAction {
     /// Print the value of a setting, or all settings with their sources
     Get {
         /// Key of the setting, for example sessions.max_live
+        #[arg(add = ArgValueCompleter::new(candidates::settings))]
         key: Option<String>,
         /// Print {"settings":[…]}
         #[arg(long)]
@@ -31,6 +34,7 @@ enum ConfigAction {
     /// Write a setting into config.toml; everything else in the file stays as it is
     Set {
         /// Key of the setting, for example sessions.max_live
+        #[arg(add = ArgValueCompleter::new(candidates::settings))]
         key: String,
         /// Value; a list is written as TOML: '["a", "b"]'
         #[arg(allow_hyphen_values = true)]

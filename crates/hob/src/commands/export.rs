@@ -9,9 +9,10 @@ use hob_memory::locate_project;
 use serde_json::json;
 
 use super::confirm::{OwnersAct, refuse_agents};
-use super::{Context, Exit, memory_ids};
+use super::{Context, Exit, audit, memory_ids};
 use crate::inventory::Inventory;
-use crate::{keys, memory};
+use crate::memory_reader::open_to_read;
+use crate::{keys, memory, printer};
 
 /// How many records are read from the store at a time.
 const PAGE_RECORDS: usize = 500;
@@ -59,7 +60,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let session = args.session_id.as_deref().map(|id| memory_ids::session_id(settings, id));
     let session = session.transpose()?;
     let runtime = memory::runtime()?;
-    let tools = runtime.block_on(memory::open(settings, Duration::from_secs(5)))?;
+    let tools = runtime.block_on(open_to_read(settings, Duration::from_secs(5)))?;
+    // Not before the memory is open: it refuses a database into which a migration still goes.
+    audit::record(settings, if args.unseal { "export_unsealed" } else { "export" }, "");
     let project = args.project.as_ref().map(|folder| locate_project(folder).project);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut after = 0;
@@ -82,12 +85,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
                 "supersedes": record.supersedes, "superseded_by": record.superseded_by,
                 "text": text.as_ref().unwrap_or(&record.text),
             });
-            // A reader that closes the pipe early is not a failure.
-            if writeln!(out, "{line}").is_err() {
-                return Ok(Exit::Done);
-            }
+            let line = printer::json_line(&line);
+            out.write_all(line.as_bytes()).unwrap_or_else(|error| printer::end_unwritten(&error));
         }
     }
-    let _ = out.flush();
+    out.flush().unwrap_or_else(|error| printer::end_unwritten(&error));
     Ok(Exit::Done)
 }

@@ -3,13 +3,15 @@
 use std::io::{IsTerminal, stdin};
 
 use clap::{ArgGroup, Args as ClapArgs};
+use clap_complete::ArgValueCompleter;
 use hob_domain::Timestamp;
 use hob_domain::memory::{Forget, Principal, RecordId};
 use hob_memory::{ForgetRequest, ForgetRequests};
 use serde_json::{Value, json};
 
+use super::candidates;
 use super::confirm::{OwnersAct, refuse_agents};
-use super::{Context, Exit, memory_ids};
+use super::{Context, Exit, audit, memory_ids};
 use crate::hooks::quoted;
 use crate::memory;
 use crate::printer::{self, errln, outln};
@@ -36,6 +38,7 @@ remove turns from the memory by itself: its MCP tool `memory_forget` only files 
 #[command(group = ArgGroup::new("what").required(true).args(["record_id", "session_id", "requests", "confirm", "decline"]))]
 pub struct Args {
     /// ID of the turn's record, as `hob recall` shows it
+    #[arg(add = ArgValueCompleter::new(candidates::records))]
     record_id: Option<String>,
     /// Forget all turns of this session
     #[arg(long, value_name = "ID")]
@@ -219,15 +222,21 @@ fn change(
         return Ok(answer);
     }
     context.settings.home.prepare()?;
-    memory::runtime()?.block_on(async {
+    let target = match &what {
+        Forget::Record(id) => id.as_str(),
+        Forget::Session(session) => session,
+    };
+    let answer = memory::runtime()?.block_on(async {
         let tools = memory::open(&context.settings, memory::STORE_BUSY_TIMEOUT).await?;
         let (engine, now) = (&tools.engine, Timestamp::now());
         let count = match undo {
             true => engine.undo_forget(&Principal::Owner, &what, now).await?,
             false => engine.forget(&Principal::Owner, &what, now).await?,
         };
-        Ok(Ok(engine.forget_answer(count, undo, now)))
-    })
+        anyhow::Ok(engine.forget_answer(count, undo, now))
+    })?;
+    audit::record(&context.settings, if undo { "undo_forget" } else { "forget" }, target);
+    Ok(Ok(answer))
 }
 
 fn list(requests: &[ForgetRequest], json: bool) {

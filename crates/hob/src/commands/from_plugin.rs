@@ -8,8 +8,8 @@ use crate::mcp_standby;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ClapArgs)]
 pub struct FromPlugin {
-    /// For use by Hob's plugin for CLIENT (`claude`, `codex` or `gemini`) only. If CLIENT's own settings also run this command,
-    /// the one that the plugin started exits at once, so that the work is not done twice
+    /// For use by Hob's plugin for CLIENT (`claude`, `codex` or `gemini`) only. If CLIENT's own settings also start this command,
+    /// the copy started by the plugin exits at once, so that the work is not done twice
     #[arg(long = "from-plugin", value_name = "CLIENT", value_parser = client)]
     client: Option<AgentClient>,
 }

@@ -20,7 +20,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum HooksAction {
     /// Add the hooks to the settings file of the coding agent; nothing else in the file changes, and a copy of the old
-    /// file is kept next to it as *.hob-backup. OpenCode has no hooks and gets a plugin, one file of its own
+    /// file is kept next to it as *.hob-backup. OpenCode has no hooks, so Hob installs a plugin instead, as a separate file
     Install(Options),
     /// Show whether the hooks are installed; exit code 0 if they are, else 1
     Status(Options),

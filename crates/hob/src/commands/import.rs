@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use hob_domain::StoreError;
 use hob_domain::memory::{ImportMark, Principal, Stored};
-use hob_memory::{CaptureBatch, Engine, find_transcripts, import_mark, record_folders};
+use hob_memory::{
+    CaptureBatch, Engine, find_transcripts, import_mark, is_of_an_app, record_folders,
+};
 use hob_transcript::RecordFile;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -29,15 +31,15 @@ const STORE_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The clients whose records Hob reads, for people.
 const CLIENTS: &str = "Claude Code, Codex, Gemini CLI, OpenCode, Copilot CLI, Cursor, Cline, \
-    Roo Code, Qwen Code, goose, aider, SpecStory and Entire";
+    Roo Code, Qwen Code, goose, Zed, aider, SpecStory and Entire";
 
 /// Import past conversations of coding agents, and their memory files, into the memory
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Without a path, imports the records of Claude Code ($CLAUDE_CONFIG_DIR or ~/.claude), Codex ($CODEX_HOME or ~/.codex), \
-Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot), Cursor (the editor's, and \
-~/.cursor/chats), Cline, Roo Code, Qwen Code (~/.qwen) and goose (~/.local/share/goose). aider, SpecStory and Entire \
-keep their records inside your repositories, and so do some sub-agents of Claude Code with their memory: to import these, pass the path of a repository, or of a folder that \
+Gemini CLI (~/.gemini/tmp), OpenCode (~/.local/share/opencode), Copilot CLI (~/.copilot), Cursor (the editor's database, and \
+~/.cursor/chats), Cline, Roo Code, Qwen Code (~/.qwen), goose (~/.local/share/goose) and Zed (~/.local/share/zed). The tools aider, SpecStory and Entire \
+keep their records inside your repositories, and some sub-agents of Claude Code keep their memory files there, too. To import these, pass the path of a repository, or of a folder that \
 contains repositories. Hob never stores a turn twice, so you can run \
 this at any time and as often as you like.")]
 pub struct Args {
@@ -271,11 +273,9 @@ async fn import_place(
                 continue;
             }
             let Some(batches) = read(path, place) else { continue };
-            // A session in an app's workspace belongs to the app's memory, not to the owner's.
-            let is_owned =
-                |batch: &CaptureBatch| !Path::new(&batch.place.worktree).starts_with(workspaces);
             let count = batches.len();
-            let owned: Vec<CaptureBatch> = batches.into_iter().filter(is_owned).collect();
+            let owned: Vec<CaptureBatch> =
+                batches.into_iter().filter(|batch| !is_of_an_app(batch, workspaces)).collect();
             if owned.is_empty() && count > 0 {
                 place.totals.skipped += 1;
                 continue;

@@ -8,16 +8,19 @@ use hob_domain::json_size::has_too_many_values;
 use hob_files::read_regular;
 use hob_memory::{TranscriptUpdate, opencode_update, session_update};
 use hob_store::{
-    CursorChatDatabase, CursorDatabase, ForeignError, GooseDatabase, OpencodeDatabase,
+    CursorChatDatabase, CursorDatabase, ForeignError, GooseDatabase, OpencodeDatabase, ZedDatabase,
 };
 use hob_transcript::{
     CursorChat, CursorChatRoot, CursorConversation, CursorMessage, GooseMessage, OpencodeMessage,
-    ParsedSession, RecordDatabase, RecordedClient, add_cursor_chat_message, goose_session,
+    ParsedSession, RecordDatabase, RecordedClient, ZedThread, add_cursor_chat_message,
+    goose_session, zed_folder,
 };
 use serde_json::Value;
 
 /// Longer descriptions of a chat are not read.
 const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
+/// How many bytes of threads are read from one database of Zed: a small file can be decompressed to any number of them.
+const MAX_ZED_BYTES: usize = 1 << 30;
 
 /// Reads the sessions of a database.
 pub fn read_database(
@@ -29,6 +32,7 @@ pub fn read_database(
         RecordDatabase::Goose => read_goose(path),
         RecordDatabase::Cursor => read_cursor(path),
         RecordDatabase::CursorChat => read_cursor_chat(path).map(|chat| vec![chat]),
+        RecordDatabase::Zed => read_zed(path),
     }
 }
 
@@ -166,6 +170,39 @@ fn read_cursor_chat(path: &Path) -> Result<TranscriptUpdate, ForeignError> {
     let started = chat.created.unwrap_or_else(Timestamp::now);
     let update = session_update(session, RecordedClient::Cursor, parsed, started);
     Ok(TranscriptUpdate { unreadable, ..update })
+}
+
+fn read_zed(path: &Path) -> Result<Vec<TranscriptUpdate>, ForeignError> {
+    let database = ZedDatabase::open(path)?;
+    let mut updates = Vec::new();
+    let mut unknown = 0;
+    let mut read_bytes = 0;
+    for row in database.threads()? {
+        let data = if read_bytes < MAX_ZED_BYTES { database.data(&row.id)? } else { None };
+        read_bytes += data.as_ref().map_or(0, Vec::len);
+        let value = data.and_then(|bytes| json(&bytes));
+        let Some(thread) = value.as_ref().and_then(ZedThread::parse) else {
+            unknown += 1;
+            continue;
+        };
+        // What an agent says to another is no conversation.
+        if thread.is_child {
+            continue;
+        }
+        let mut parsed = thread.session;
+        parsed.cwd = zed_folder(&row.folders, &row.order).or(parsed.cwd.take());
+        let started = thread.started.unwrap_or_else(Timestamp::now);
+        let update = session_update(row.id, RecordedClient::Zed, parsed, started);
+        updates.push(TranscriptUpdate { unreadable: thread.unknown_messages, ..update });
+    }
+    if updates.is_empty() && unknown > 0 {
+        let reason = format!("none of its {unknown} threads has a known format");
+        return Err(ForeignError::Unknown { program: "Zed", reason });
+    }
+    if let Some(first) = updates.first_mut() {
+        first.unreadable += unknown;
+    }
+    Ok(updates)
 }
 
 /// Parses a value that others wrote.

@@ -11,7 +11,7 @@ use hob_store::Memory;
 use serde_json::json;
 
 use super::confirm::OwnersAct;
-use super::{Context, Exit};
+use super::{Context, Exit, audit};
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
 use crate::{keys, memory};
@@ -60,10 +60,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::WrongState);
     }
     settings.home.prepare()?;
-    let Some(_lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
+    let Some(lock) = context.lock_home()? else { return Ok(Exit::WrongState) };
     finish_rotation(settings)?;
     keys::next_key(&settings.home, settings.passphrase.as_deref())?;
     let resealed = finish_rotation(settings)?;
+    drop(lock);
+    audit::record(settings, "key_rotate", "");
     if *json {
         printer::out_json(&json!({"rotated": true, "resealed": resealed}));
     } else {

@@ -2,9 +2,10 @@
 
 pub mod acp;
 pub mod agents;
-pub mod answer;
+pub mod allow_deny;
 pub mod app;
 pub mod attach;
+mod audit;
 pub mod backup;
 mod candidates;
 pub mod capture_transcript;
@@ -14,7 +15,6 @@ pub mod completions;
 pub mod config;
 mod confirm;
 mod context;
-mod conversation;
 pub mod doctor;
 pub mod export;
 pub mod forget;
@@ -41,9 +41,11 @@ pub mod service;
 pub mod session_start;
 pub mod sessions;
 pub mod setup;
+pub mod stats;
 pub mod status;
 pub mod stop;
 pub mod store;
+pub mod timeline;
 pub mod update;
 
 pub use context::{Context, Exit, own_path};

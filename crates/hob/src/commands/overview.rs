@@ -15,13 +15,18 @@ use crate::view::{Paint, View};
 pub fn run(context: &Context) -> anyhow::Result<Exit> {
     let settings = &context.settings;
     let view = View::of_stdout();
-    let hello = client::hello(&settings.socket).ok();
-    let state = match &hello {
-        Some(hello) => view.paint(Paint::Good, &format!("running (pid {})", hello.pid)),
-        None => view.paint(Paint::Warning, "not running"),
+    let answer = client::hello(&settings.socket);
+    let unresponsive =
+        answer.as_ref().err().and_then(|error| settings.home.unresponsive_pid(error));
+    let hello = answer.ok();
+    let state = match (&hello, unresponsive) {
+        (Some(hello), _) => view.paint(Paint::Good, &format!("running (pid {})", hello.pid)),
+        (None, Some(pid)) => view.paint(Paint::Warning, &format!("not answering (pid {pid})")),
+        (None, None) => view.paint(Paint::Warning, "not running"),
     };
     printer::out_drawing(&format!("hob {}  {state}\n", env!("CARGO_PKG_VERSION")));
-    outln!("home      {}", settings.home.root().display());
+    let root = settings.home.root().display().to_string();
+    outln!("home      {}", view.path(&root));
     if let Some(url) = hello.as_ref().and_then(|hello| hello.http.as_ref()) {
         outln!("console   {url}");
     }
@@ -29,12 +34,11 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
     let overview = hello.as_ref().and_then(|_| overview(context));
     if let Some(overview) = &overview {
         let sessions = &overview["sessions"];
-        outln!(
-            "sessions  {} open, {} running, {} waiting for an answer",
-            sessions["open"],
-            sessions["busy"],
-            sessions["waiting"]
-        );
+        let count = |name: &str| sessions[name].as_u64().unwrap_or_default();
+        // A turn that waits for its user is busy, but nothing runs.
+        let running = count("busy").saturating_sub(count("waiting"));
+        let (open, waiting) = (count("open"), count("waiting"));
+        outln!("sessions  {open} open, {running} running, {waiting} waiting for an answer");
     }
     if has_memory
         && let Ok(Ok(stats)) =
@@ -51,8 +55,12 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
             .any(|client| hooks::has_hooks(client, &folders).unwrap_or(false))
     });
     let is_waited_for = overview.is_some_and(|overview| overview["sessions"]["waiting"] != 0);
-    let next = if !has_hooks {
+    let next = if !has_hooks && hello.is_some() {
+        "`hob setup` lets your coding agents remember"
+    } else if !has_hooks {
         "`hob setup` lets your coding agents remember, and starts the server"
+    } else if unresponsive.is_some() {
+        "`hob status` says what to do about a server that does not answer"
     } else if hello.is_none() {
         "`hob serve` starts the server; `hob service install` starts it with your session"
     } else if is_waited_for {

@@ -3,21 +3,24 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use clap_complete::ArgValueCompleter;
 use hob_domain::memory::{Principal, RecordId};
 use hob_mcp::{Hit, RecallResult};
 use serde_json::{Map, Value, json};
 
+use super::candidates;
 use super::confirm::OwnersAct;
 use super::notes::project_argument;
 use super::recall_screen::{self, Query, Scope};
-use super::{Context, Exit, memory_ids};
+use super::{Context, Exit, audit, memory_ids};
 use crate::memory;
-use crate::moment::Moment;
+use crate::memory_reader::open_to_read;
 use crate::pager::PagerOptions;
 use crate::printer::{self, errln};
 use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection};
 use crate::socket::{Answer, Call};
+use crate::time_input::Moment;
 use crate::turns_view::{Heading, Highlighter, reason_line};
 use crate::view::View;
 
@@ -34,13 +37,13 @@ pub struct Args {
     /// or the folder itself]
     #[arg(long)]
     project: Option<String>,
-    /// Search what the sessions of this app said, in all its projects, instead of your own memory
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["project", "unseal", "interactive"])]
+    /// Search this app's sessions instead of your own memory; without --project, search all of the app's projects
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(candidates::apps), conflicts_with_all = ["unseal", "interactive"])]
     app: Option<String>,
     /// Search only this session
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// Earliest date or time: yesterday, 2d, 6h, 2026-11-01 or RFC 3339; dates are in UTC
+    /// Earliest date or time: yesterday, 2d, 6h, "3 days ago", 2026-11-01 or RFC 3339; dates are in UTC
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     since: Option<Moment>,
     /// Latest date or time
@@ -110,7 +113,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         printer::out_json(&serde_json::to_value(&result)?);
     } else {
-        args.pager.print(settings, &hits_text(&result, &args.cue.join(" ")));
+        args.pager.print(settings, &hits_text(&result, args));
     }
     Ok(Exit::Done)
 }
@@ -120,10 +123,7 @@ fn search_arguments(settings: &Resolved, args: &Args) -> anyhow::Result<Map<Stri
     let mut arguments = Map::new();
     arguments.insert("limit".to_owned(), json!(args.limit));
     arguments.insert("budget_tokens".to_owned(), json!(args.budget_tokens));
-    if args.app.is_some() {
-        arguments.insert("project".to_owned(), json!("*"));
-    }
-    if let Some(project) = &args.project {
+    if let Some(project) = args.project.as_deref().or(args.app.as_ref().map(|_| "*")) {
         arguments.insert("project".to_owned(), json!(project_argument(project)?));
     }
     if let Some(session) = &args.session_id {
@@ -183,19 +183,21 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
             other => anyhow::bail!("unexpected response from the server: {other:?}"),
         };
     }
-    memory::runtime()?.block_on(async {
-        let tools = memory::open(settings, Duration::from_secs(5)).await?;
+    let text = memory::runtime()?.block_on(async {
+        let tools = open_to_read(settings, Duration::from_secs(5)).await?;
         let found = tools.engine.record(&Principal::Owner, &RecordId::new(record_id)).await?;
         let record = found.ok_or_else(|| anyhow::anyhow!("no record has the ID {record_id}"))?;
         tools.engine.unseal(&record).ok_or_else(|| {
             anyhow::anyhow!("cannot decrypt the secrets of {record_id} with this key")
         })
-    })
+    })?;
+    audit::record(settings, "unseal", record_id);
+    Ok(text)
 }
 
-fn hits_text(result: &RecallResult, query: &str) -> String {
+fn hits_text(result: &RecallResult, args: &Args) -> String {
     let view = View::of_stdout();
-    let highlighter = Highlighter::new(query);
+    let highlighter = Highlighter::new(&args.cue.join(" "));
     let mut text: String =
         result.hits.iter().map(|hit| hit_text(&view, &highlighter, hit)).collect();
     let omitted = match result.omitted {
@@ -204,12 +206,31 @@ fn hits_text(result: &RecallResult, query: &str) -> String {
     };
     let hits = if result.hits.len() == 1 { "hit" } else { "hits" };
     text.push_str(&format!("{} {hits}{omitted}\n", result.hits.len()));
+    if result.hits.is_empty() {
+        text.push_str(&advice(args));
+    }
     if result.partial {
         text.push_str(
             "some captured turns are not searchable yet; `hob serve` makes them searchable\n",
         );
     }
     text
+}
+
+/// Returns what finds more, if a search finds nothing.
+fn advice(args: &Args) -> String {
+    let is_everywhere = args.project.as_deref() == Some("*") || args.app.is_some();
+    let ways = [
+        (!is_everywhere, "`--project '*'` searches all projects"),
+        (args.since.is_some() || args.until.is_some(), "no --since or --until, all times"),
+        (args.min_score != Some(0.0), "`--min-score 0` shows weak matches too"),
+    ];
+    let ways: Vec<&str> =
+        ways.into_iter().filter_map(|(helps, way)| helps.then_some(way)).collect();
+    match ways.is_empty() {
+        true => String::new(),
+        false => format!("nothing matches; {}\n", ways.join("; ")),
+    }
 }
 
 fn hit_text(view: &View, highlighter: &Highlighter, hit: &Hit) -> String {

@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Read};
 use clap::{Args as ClapArgs, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use hob_gateway::client::{Client, Method, Reply, StreamEvent};
-use hob_sessions::session::{render, update_of};
+use hob_sessions::session::{event_text, update_of};
 use serde_json::{Value, json};
 
 use super::candidates;
@@ -14,6 +14,7 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
 use crate::printer::{self, errln};
+use crate::tail_view::detail_text;
 
 /// Send a prompt to an agent and show its answer live
 #[derive(ClapArgs)]
@@ -21,7 +22,7 @@ use crate::printer::{self, errln};
 Prints the answer on standard output and everything else on standard error. The agent works in the current folder \
 and, apart from temporary files, can write only there. Ctrl-C cancels the turn.
 
-Exit code: 3 if the server is not running.")]
+Exit code: 1 if the turn fails or is cancelled, 3 if the server is not running.")]
 pub struct Args {
     /// Prompt; if omitted or `-`, Hob reads it from standard input
     prompt: Vec<String>,
@@ -112,7 +113,8 @@ async fn ask(context: &Context, args: &Args, prompt: &str) -> anyhow::Result<Exi
         owner_client::request(&mut control, Method::DELETE, &format!("/sessions/{session}"), None)
             .await?;
     }
-    Ok(if ok { Exit::Done } else { Exit::Failed })
+    let is_cancelled = answer["stop_reason"] == "cancelled";
+    Ok(if ok && !is_cancelled { Exit::Done } else { Exit::Failed })
 }
 
 async fn create(client: &mut Client, context: &Context, args: &Args) -> anyhow::Result<String> {
@@ -209,7 +211,7 @@ impl AnswerPrinter {
             Some("agent_message_chunk") => {
                 self.write(update["content"]["text"].as_str().unwrap_or_default());
             }
-            Some("tool_call") => self.note(&format!("[{}]", render::tool_title(update))),
+            Some("tool_call") => self.note(&format!("[{}]", event_text::tool_title(update))),
             _ => {}
         }
     }
@@ -238,7 +240,11 @@ impl AnswerPrinter {
     fn choose(&mut self, ask: &Value) -> &'static str {
         self.end();
         let title = printer::one_line(ask["title"].as_str().unwrap_or("?"));
-        printer::err(&format!("The agent asks for permission: {title}. Allow? [y/N] "));
+        let after = match detail_text(ask) {
+            detail if detail.is_empty() => ". ".to_owned(),
+            detail => format!("\n{detail}"),
+        };
+        printer::err(&format!("The agent asks for permission: {title}{after}Allow? [y/N] "));
         let mut line = String::new();
         let _ = std::io::stdin().lock().read_line(&mut line);
         if line.trim().eq_ignore_ascii_case("y") { "allow_once" } else { "reject_once" }

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
 use hob_domain::memory::Principal;
-use hob_memory::locate_project;
+use hob_memory::{BRIEFING_TOKENS, locate_project};
 use serde_json::json;
 use std::io::IsTerminal;
 
 use super::FromPlugin;
 use super::capture_turn::HookInput;
 use crate::memory;
+use crate::memory_reader::open_to_read;
 use crate::settings::Resolved;
 use crate::socket::client::{Connection, PROBE_TIMEOUT};
 use crate::socket::{Answer, Call};
@@ -34,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
     /// Approximate maximum size of the text, in tokens
-    #[arg(long, value_name = "N", default_value_t = 1500)]
+    #[arg(long, value_name = "N", default_value_t = BRIEFING_TOKENS)]
     budget_tokens: usize,
     #[command(flatten)]
     from_plugin: FromPlugin,
@@ -70,7 +71,7 @@ pub fn run(settings: &Resolved, args: &Args, deadline: Instant) -> anyhow::Resul
     let project = locate_project(&cwd).project;
     let busy = if settings.values.store_url.is_some() { left() } else { BUSY_TIMEOUT };
     memory::runtime()?.block_on(async {
-        let tools = memory::open(settings, busy).await?;
+        let tools = open_to_read(settings, busy).await?;
         let session = session_id.as_deref();
         let text = tools.engine.session_start(&Principal::Owner, &project, session, budget_tokens);
         Ok(form.of(text.await?))

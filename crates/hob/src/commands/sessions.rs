@@ -8,13 +8,13 @@ use hob_gateway::client::{Client, Method};
 use serde_json::{Value, json};
 
 use super::candidates;
-use super::conversation::Conversation;
 use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
 use crate::pager::PagerOptions;
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
+use crate::tail_view::TailView;
 use crate::view::View;
 
 /// How many of the latest turns are looked at for the one that a live message begins.
@@ -198,14 +198,14 @@ async fn tail(
 /// Prints the events of a session: as a conversation, or as JSON lines.
 struct TailPrinter {
     json: bool,
-    conversation: Conversation,
+    view: TailView,
     /// The turn that has begun last.
     turn: u64,
 }
 
 impl TailPrinter {
     fn new(json: bool) -> TailPrinter {
-        TailPrinter { json, conversation: Conversation::new(View::of_stdout()), turn: 0 }
+        TailPrinter { json, view: TailView::new(View::of_stdout()), turn: 0 }
     }
 
     async fn print(&mut self, client: &mut Client, id: &str, event: &Value) -> anyhow::Result<()> {
@@ -213,14 +213,14 @@ impl TailPrinter {
             printer::out_json(event);
             return Ok(());
         }
-        if self.conversation.begins_turn(event)
+        if self.view.begins_turn(event)
             && let Some(turn) = self.begun_turn(client, id, event).await?
         {
             self.turn = turn["turn_index"].as_u64().unwrap_or_default();
             let prompt = turn["prompt"].as_str().unwrap_or_default();
-            printer::out_drawing(&self.conversation.prompt(prompt));
+            printer::out_drawing(&self.view.prompt(prompt));
         }
-        printer::out_drawing(&self.conversation.next(event));
+        printer::out_drawing(&self.view.next(event));
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl TailPrinter {
     }
 
     fn end(&mut self) {
-        printer::out_drawing(&self.conversation.end_of_line());
+        printer::out_drawing(&self.view.end_of_line());
     }
 }
 
@@ -361,11 +361,34 @@ fn print_session(session: &Value) {
     }
     let usage = &session["usage"];
     outln!(
-        "{:14} {} in, {} out, {} cached, ${:.4}",
+        "{:14} {} in, {} out, {} cached, {}",
         "usage",
         usage["input_tokens"],
         usage["output_tokens"],
         usage["cached_read_tokens"],
-        usage["cost_usd"].as_f64().unwrap_or_default(),
+        cost_in_words(usage),
     );
+}
+
+/// Returns the cost of a session. Some agents, such as Claude Code in a terminal, report only tokens.
+fn cost_in_words(usage: &Value) -> String {
+    let cost = usage["cost_usd"].as_f64().unwrap_or_default();
+    let has_tokens = usage["input_tokens"] != 0 || usage["output_tokens"] != 0;
+    if cost == 0.0 && has_tokens { "no cost reported".to_owned() } else { format!("${cost:.4}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_without_a_cost_are_no_cost_of_zero() {
+        let check = |input: u64, cost: f64, expect: &str| {
+            let usage = json!({"input_tokens": input, "output_tokens": 0, "cost_usd": cost});
+            assert_eq!(cost_in_words(&usage), expect);
+        };
+        check(10, 0.25, "$0.2500");
+        check(10, 0.0, "no cost reported");
+        check(0, 0.0, "$0.0000");
+    }
 }

@@ -5,13 +5,14 @@ use serde_json::json;
 
 use super::{Context, Exit};
 use crate::memory;
+use crate::owner_client::unusual;
 use crate::printer::{self, errln, outln};
 use crate::socket::client;
 
-/// Show whether the server is running; exit code 0 if it is, else 3
+/// Show whether the server is running; exit code 0 if it answers, 1 if it runs and does not answer, 3 if it does not run
 #[derive(ClapArgs)]
 pub struct Args {
-    /// Print {"running":…,"pid":…,"version":…,"http":…}
+    /// Print {"running":…,"pid":…,"version":…,"http":…}; with "answers":false if it runs and does not answer
     #[arg(long)]
     json: bool,
 }
@@ -35,12 +36,24 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Err(error) => {
+            let unresponsive = context.settings.home.unresponsive_pid(&error);
             if args.json {
-                printer::out_json(&json!({"running": false}));
+                printer::out_json(&match unresponsive {
+                    Some(pid) => json!({"running": true, "answers": false, "pid": pid}),
+                    None => json!({"running": false}),
+                });
             }
+            let socket = socket.display();
+            if let Some(pid) = unresponsive {
+                errln!(
+                    "hob: a server is running (pid {pid}), but does not answer on {socket}; if it stays so, run \
+                     `kill -KILL {pid}` and start it again with `hob serve`"
+                );
+                return Ok(Exit::Failed);
+            }
+            let why = unusual(&error);
             errln!(
-                "hob: not running: no server answers on {} ({error}); start it with `hob serve`",
-                socket.display()
+                "hob: not running: no server answers on {socket}{why}; start it with `hob serve`"
             );
             Ok(Exit::WrongState)
         }

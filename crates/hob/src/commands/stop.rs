@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::confirm::refuse_agents;
 use super::{Context, Exit, own_path};
+use crate::owner_client::unusual;
 use crate::printer::{self, errln, outln};
 use crate::service::{Service, ServiceState};
 use crate::socket::client;
@@ -36,7 +37,14 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
                 printer::out_json(&json!({"stopped": false}));
             }
             let socket = settings.socket.display();
-            errln!("hob: not running: no server answers on {socket} ({error})");
+            if let Some(pid) = settings.home.unresponsive_pid(&error) {
+                errln!(
+                    "hob: the server (pid {pid}) does not answer on {socket}; end it with `kill -KILL {pid}`"
+                );
+                return Ok(Exit::Failed);
+            }
+            let why = unusual(&error);
+            errln!("hob: not running: no server answers on {socket}{why}");
             return Ok(Exit::WrongState);
         }
     };

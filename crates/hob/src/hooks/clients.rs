@@ -53,6 +53,49 @@ use serde_json::Value;
 use super::json_edit::HookEntry;
 use super::json_scan;
 
+/// Where a client looks for hooks.
+struct ClientDescription {
+    /// The environment variable that names the configuration folder, or a folder above it.
+    config_variable: &'static str,
+    /// The configuration folder below the one that the variable names; empty for that one itself.
+    below_variable: &'static str,
+    /// The configuration folder below the user's home, unless that variable names another.
+    config_folder: &'static str,
+    /// The file in the configuration folder in which the client looks for hooks.
+    hooks_file: &'static str,
+}
+
+/// Returns where a client looks for hooks.
+fn describe(client: AgentClient) -> &'static ClientDescription {
+    match client {
+        AgentClient::Claude => &ClientDescription {
+            config_variable: "CLAUDE_CONFIG_DIR",
+            below_variable: "",
+            config_folder: ".claude",
+            hooks_file: "settings.json",
+        },
+        AgentClient::Codex => &ClientDescription {
+            config_variable: "CODEX_HOME",
+            below_variable: "",
+            config_folder: ".codex",
+            hooks_file: "hooks.json",
+        },
+        AgentClient::Gemini => &ClientDescription {
+            config_variable: "GEMINI_CLI_HOME",
+            below_variable: ".gemini",
+            config_folder: ".gemini",
+            hooks_file: "settings.json",
+        },
+        // OpenCode has no hooks, but runs plugins.
+        AgentClient::Opencode => &ClientDescription {
+            config_variable: "XDG_CONFIG_HOME",
+            below_variable: "opencode",
+            config_folder: ".config/opencode",
+            hooks_file: "plugins/hob.js",
+        },
+    }
+}
+
 /// The configuration folders of the clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientFolders {
@@ -77,14 +120,14 @@ impl ClientFolders {
         let home = folder("HOME")
             .ok_or_else(|| anyhow::anyhow!("cannot determine your home folder: set HOME"))?;
         let config_folder = |client: AgentClient| {
-            let described = client.description();
+            let described = describe(client);
             match (folder(described.config_variable), described.below_variable) {
                 (Some(named), "") => named,
                 (Some(named), below) => named.join(below),
                 (None, _) => home.join(described.config_folder),
             }
         };
-        let claude_variable = AgentClient::Claude.description().config_variable;
+        let claude_variable = describe(AgentClient::Claude).config_variable;
         Ok(ClientFolders {
             claude_state: folder(claude_variable).unwrap_or(home.clone()).join(".claude.json"),
             claude: config_folder(AgentClient::Claude),
@@ -106,7 +149,7 @@ impl ClientFolders {
 
     /// Returns the file from which the client reads hooks.
     pub fn settings_file(&self, client: AgentClient) -> PathBuf {
-        self.folder(client).join(client.description().hooks_file)
+        self.folder(client).join(describe(client).hooks_file)
     }
 }
 

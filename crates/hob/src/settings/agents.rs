@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hob_domain::session::Permissions;
 use hob_domain::{AgentName, AgentSpec, Driver, Sandbox};
 use toml::{Table, Value};
 
@@ -15,20 +16,32 @@ command = ["claude"]
 env_pass = ["ANTHROPIC_*", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN"]
 install = "Install Claude Code with `npm install -g @anthropic-ai/claude-code`, or use another agent; `demo` needs no installation."
 
+[claude-agent-acp]
+driver = "acp"
+command = ["claude-agent-acp"]
+env_pass = ["ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN"]
+private = ["CLAUDE_CONFIG_DIR"]
+copy = { "~/.claude/.credentials.json" = "CLAUDE_CONFIG_DIR/.credentials.json" }
+install = "Install it with `npm install -g @agentclientprotocol/claude-agent-acp`."
+
 [codex]
 driver = "acp"
 command = ["codex-acp"]
 env = { INITIAL_AGENT_MODE = "agent-full-access" }
 env_pass = ["OPENAI_*", "CODEX_*"]
 private = ["CODEX_HOME"]
+modes = { deny = "read-only", ask = "read-only" }
+notices = { deny = "With permissions = \"deny\", Codex runs no commands: its own sandbox cannot run inside Hob's. Use \"ask\" or \"allow\".", ask = "Codex's own sandbox cannot run inside Hob's. Commands for which Codex does not ask fail." }
 copy = { "~/.codex/auth.json" = "CODEX_HOME/auth.json", "~/.codex/config.toml" = "CODEX_HOME/config.toml" }
 install = "Install it with `npm install -g @agentclientprotocol/codex-acp`."
 
 [gemini]
 driver = "acp"
 command = ["gemini", "--acp"]
+env = { GEMINI_CLI_TRUST_WORKSPACE = "true" }
 env_pass = ["GEMINI_*", "GOOGLE_*"]
 private = ["GEMINI_CLI_HOME"]
+modes = { deny = "default", ask = "default" }
 copy = { "~/.gemini/oauth_creds.json" = "GEMINI_CLI_HOME/.gemini/oauth_creds.json", "~/.gemini/google_accounts.json" = "GEMINI_CLI_HOME/.gemini/google_accounts.json", "~/.gemini/settings.json" = "GEMINI_CLI_HOME/.gemini/settings.json" }
 install = "Install it with `npm install -g @google/gemini-cli`."
 
@@ -36,6 +49,7 @@ install = "Install it with `npm install -g @google/gemini-cli`."
 driver = "acp"
 command = ["opencode", "acp"]
 env_pass = ["OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "GEMINI_*"]
+permission_env = { OPENCODE_PERMISSION = '{"edit":"ask","bash":"ask","webfetch":"ask"}' }
 private = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
 copy = { "~/.config/opencode/opencode.json" = "XDG_CONFIG_HOME/opencode/opencode.json", "~/.local/share/opencode/auth.json" = "XDG_DATA_HOME/opencode/auth.json" }
 install = "Install it with `npm install -g opencode-ai`."
@@ -83,6 +97,9 @@ const KEYS: &[&str] = &[
     "command",
     "env",
     "env_pass",
+    "permission_env",
+    "modes",
+    "notices",
     "sandbox",
     "writable",
     "readable",
@@ -139,7 +156,11 @@ pub fn resolve(
         for (key, (value, source)) in &entry {
             if KEYS.contains(&key.as_str()) {
                 // Values of `env` may be secrets.
-                let value = if key == "env" { "(set)".to_owned() } else { value.to_string() };
+                let value = if key == "env" || key == "permission_env" {
+                    "(set)".to_owned()
+                } else {
+                    value.to_string()
+                };
                 rows.push(Row {
                     key: format!("agents.{name}.{key}"),
                     value,
@@ -152,19 +173,23 @@ pub fn resolve(
         }
         let agent_name = AgentName::new(name.as_str())
             .ok_or_else(|| bad(&name, "", &Source::File, "is not a valid agent name"))?;
-        let mut spec = spec(&name, &entry)?;
+        let (mut spec, asks) = spec(&name, &entry)?;
         let has_built_in_env =
             entry.get("env").is_some_and(|(_, source)| *source == Source::Default);
         if spec.sandbox == Sandbox::Off && has_built_in_env {
-            // It switches off a sandbox of the agent's own, which must stay if Hob has none.
-            spec.env.clear();
+            // It switches off what the agent itself guards, which must stay if Hob has no sandbox.
+            spec.env = asks;
         }
         agents.insert(agent_name, spec);
     }
     Ok(agents)
 }
 
-fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSpec, SettingsError> {
+/// Returns an agent, and the part of its variables by which it asks for permission.
+fn spec(
+    name: &str,
+    entry: &BTreeMap<String, (Value, Source)>,
+) -> Result<(AgentSpec, BTreeMap<String, String>), SettingsError> {
     let text = |key: &str| match entry.get(key) {
         None => Ok(None),
         Some((Value::String(text), source)) => Ok(Some((text.as_str(), source))),
@@ -205,7 +230,22 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
             .ok_or_else(|| bad(name, key, source, "must be a table of strings")),
         Some((_, source)) => Err(bad(name, key, source, "must be a table of strings")),
     };
-    let (env, private, copy) = (table("env")?, list("private")?, table("copy")?);
+    let (private, copy, modes) = (list("private")?, table("copy")?, table("modes")?);
+    // The user's own variables win.
+    let mut env = table("permission_env")?;
+    let asks = env.clone();
+    env.extend(table("env")?);
+    let mut notices = table("notices")?;
+    for (key, by_policy) in [("modes", &modes), ("notices", &notices)] {
+        if by_policy.keys().any(|policy| Permissions::parse(policy).is_none()) {
+            let problem = "may have the keys \"deny\", \"ask\" and \"allow\"";
+            return Err(bad(name, key, &Source::File, problem));
+        }
+    }
+    if sandbox == Sandbox::Off {
+        // They tell what Hob's sandbox does to the agent.
+        notices.clear();
+    }
     let is_name = |name: &String| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
@@ -235,7 +275,7 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
         let problem = "must list names of hosts, for example \"github.com\"";
         return Err(bad(name, "git_hosts", &Source::File, problem));
     }
-    Ok(AgentSpec {
+    let spec = AgentSpec {
         driver,
         command,
         env,
@@ -246,10 +286,13 @@ fn spec(name: &str, entry: &BTreeMap<String, (Value, Source)>) -> Result<AgentSp
         sockets: list("sockets")?,
         ports: ports(name, entry)?,
         git_hosts,
+        modes,
+        notices,
         private,
         copy,
         install,
-    })
+    };
+    Ok((spec, asks))
 }
 
 fn ports(
@@ -288,16 +331,37 @@ mod tests {
     fn the_usual_agents_are_built_in() {
         let names: Vec<String> =
             agents("", &[]).unwrap().keys().map(|name| name.to_string()).collect();
-        let known =
-            ["claude", "codex", "copilot", "cursor", "demo", "gemini", "goose", "opencode", "qwen"];
-        assert_eq!(names, known);
+        let known = "claude claude-agent-acp codex copilot cursor demo gemini goose opencode qwen";
+        assert_eq!(names.join(" "), known);
     }
 
     #[test]
-    fn codex_keeps_its_own_sandbox_where_hob_has_none() {
+    fn agents_keep_their_own_guards_where_hob_has_no_sandbox() {
         let mode = |file: &str| agent(file, &[], "codex").env.get("INITIAL_AGENT_MODE").cloned();
         assert_eq!(mode("").as_deref(), Some("agent-full-access"));
         assert_eq!(mode("[codex]\nsandbox = \"off\"\n"), None);
+        // Gemini CLI has no tools of MCP servers in a folder that it does not trust.
+        let env = |file: &str| agent(file, &[], "gemini").env.into_keys().collect::<Vec<_>>();
+        assert_eq!(env(""), ["GEMINI_CLI_TRUST_WORKSPACE"]);
+        assert!(env("[gemini]\nsandbox = \"off\"\n").is_empty());
+    }
+
+    /// A user who gives OpenCode other variables, or no sandbox, does not switch its questions off.
+    #[test]
+    fn agents_ask_whatever_else_is_set() {
+        let asks = |file: &str| {
+            let opencode = agent(file, &[], "opencode");
+            opencode.env.get("OPENCODE_PERMISSION").is_some_and(|text| text.contains("ask"))
+        };
+        assert!(asks("") && asks("[opencode]\nenv = { A = \"b\" }\nsandbox = \"off\"\n"));
+        assert!(asks("[opencode]\nsandbox = \"off\"\n"));
+        assert!(!asks("[opencode]\nenv = { OPENCODE_PERMISSION = \"{}\" }\n"));
+        let codex = agent("", &[], "codex");
+        assert_eq!(codex.modes["deny"], "read-only");
+        assert!(codex.notices["deny"].contains("runs no commands"));
+        assert!(agent("[codex]\nsandbox = \"off\"\n", &[], "codex").notices.is_empty());
+        let wrong = agents("[codex]\nmodes = { never = \"x\" }\n", &[]).unwrap_err().to_string();
+        assert!(wrong.contains("agents.codex.modes"), "{wrong}");
     }
 
     #[test]

@@ -74,7 +74,7 @@ settings! {
     }
     watchdog: Duration {
         key: "watchdog_secs", default: "60", min: 0,
-        help: "End the server if it has run no task for this many seconds, so that the service manager starts it again. 0 turns this off.",
+        help: "Stop the server if it hangs for this many seconds, so that the service manager starts it again. An idle server does not count as hanging. 0 turns this off.",
     }
     shutdown_grace: Duration {
         key: "shutdown_grace_secs", default: "10", min: 0,
@@ -94,7 +94,7 @@ settings! {
     }
     pager: String {
         key: "pager", default: "",
-        help: "Program that shows output of `hob recall`, `timeline`, `logs` and `sessions list` that is longer than the terminal. If empty, `$PAGER`, or `less -FRX`. `cat` turns it off, as does `--no-pager`.",
+        help: "Program that shows output of `hob recall`, `timeline`, `logs` and `sessions list` that is longer than the terminal. If empty, Hob uses `$PAGER`, or `less -FRX` if that is not set. `cat` or `--no-pager` turns paging off.",
     }
     store_url: Option<StoreUrl> {
         key: "store.url", default: "",
@@ -170,7 +170,7 @@ settings! {
     }
     roots: Vec<PathBuf> {
         key: "sessions.roots", default: "",
-        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. In the environment variable, colons separate the folders.",
+        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. An app's session cannot use your home folder itself, or any folder in it whose name begins with a dot. Your own sessions cannot use folders that hold credentials or settings (such as `~/.ssh`). To lift either restriction for a folder, list the folder under `writable` in the agent's `[agents.NAME]` table. In the environment variable, colons separate the folders.",
     }
     default_agent: AgentReference {
         key: "sessions.default_agent", default: "claude",
@@ -222,7 +222,7 @@ settings! {
     }
     agent_disk_bytes: u64 {
         key: "limits.agent_disk_bytes", default: "68719476736", min: 0,
-        help: "Maximum disk space that an agent in its sandbox may use, in bytes: its workspace, unless it is a folder of yours, its temporary files, and its app's configuration of agents. Hob ends an agent that uses more. 0 means no limit.",
+        help: "Maximum disk space that an agent in its sandbox may use, in bytes. This includes its temporary files, the configuration folders of its app, and its workspace, unless the workspace is a folder of yours. Hob ends an agent that uses more. 0 means no limit.",
     }
     app_turns_per_minute: usize {
         key: "limits.app_turns_per_minute", default: "0", min: 0,

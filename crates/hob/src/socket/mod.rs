@@ -2,8 +2,8 @@
 
 pub mod client;
 pub mod frame;
-mod git_credential;
 mod listener;
+mod owner_git;
 mod peer_limits;
 mod protocol;
 pub mod server;

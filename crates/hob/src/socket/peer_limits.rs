@@ -14,6 +14,8 @@ use tokio::time::Instant;
 
 /// How long the rest of a frame or line may take to arrive.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest frame of an agent's process. A hook inside an agent sends its turns in smaller parts.
+pub const AGENT_FRAME_LIMIT: usize = 8 << 20;
 /// A longer frame or line of an agent needs a permit while it is in memory, so that an app cannot send many of them at once.
 pub const LONG_MESSAGE_BYTES: usize = 64 << 10;
 /// The most long frames and lines of one app's agents that are being received or answered; further ones wait.
@@ -26,6 +28,9 @@ const MAX_APP_CONNECTIONS: usize = 256;
 const MAX_OWNER_CALLS: usize = 64;
 /// The most calls that the agents of one app run at once; further calls wait.
 const MAX_APP_CALLS: usize = 8;
+/// The most folders that the agents of one app look up at once; further lookups wait. Each takes a thread, of which the server
+/// has a limited number.
+const MAX_APP_LOOKUPS: usize = 2;
 /// The most calls over MCP that the agents of one app may have open; further calls are refused.
 const MAX_APP_OPEN_CALLS: usize = 64;
 
@@ -57,6 +62,7 @@ pub struct PeerLimits {
     long_messages: Permits,
     calls: Permits,
     open_calls: Permits,
+    lookups: Permits,
     line_timeout: Duration,
     /// What the audit log was told, and when.
     noted: Mutex<HashMap<String, Instant>>,
@@ -70,6 +76,7 @@ impl PeerLimits {
             long_messages: of(Semaphore::MAX_PERMITS, MAX_APP_LONG_MESSAGES),
             calls: of(MAX_OWNER_CALLS, MAX_APP_CALLS),
             open_calls: of(Semaphore::MAX_PERMITS, MAX_APP_OPEN_CALLS),
+            lookups: of(MAX_OWNER_CALLS, MAX_APP_LOOKUPS),
             line_timeout: MESSAGE_TIMEOUT,
             noted: Mutex::default(),
         }
@@ -100,6 +107,11 @@ impl PeerLimits {
     /// Waits for the permit of a call.
     pub async fn call(&self, peer: &Peer) -> io::Result<OwnedSemaphorePermit> {
         self.calls.of(peer).acquire_owned().await.map_err(io::Error::other)
+    }
+
+    /// Waits for the permit of a lookup of a folder that the peer names.
+    pub async fn lookup(&self, peer: &Peer) -> io::Result<OwnedSemaphorePermit> {
+        self.lookups.of(peer).acquire_owned().await.map_err(io::Error::other)
     }
 
     /// Waits for the permit of a call over MCP, of which many may arrive at once on one connection. Returns `None` if too many

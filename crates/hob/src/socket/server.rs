@@ -25,13 +25,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::frame;
-use super::git_credential;
-use super::peer_limits::{LONG_MESSAGE_BYTES, MESSAGE_TIMEOUT, Peer, PeerLimits};
+use super::owner_git;
+use super::peer_limits::{
+    AGENT_FRAME_LIMIT, LONG_MESSAGE_BYTES, MESSAGE_TIMEOUT, Peer, PeerLimits,
+};
 use super::protocol::{Answer, Call, FRAME_LIMIT, GitRequest, Hello, PROTOCOL};
 use super::tool_backends::{ClientTools, PeerTools, call_tool};
-
-/// The largest frame of an agent's process. A hook inside an agent sends its turns in smaller parts.
-const AGENT_FRAME_LIMIT: usize = 8 << 20;
 
 /// A connection with one message per line.
 type LineStream = tokio::io::Join<Box<dyn AsyncRead + Send + Unpin>, OwnedWriteHalf>;
@@ -184,13 +183,17 @@ async fn serve_frames(
             send(&mut stream, &Answer::Error("the call has too many values".to_owned())).await?;
             return Ok(NextProtocol::None);
         }
-        let answer = match serde_json::from_slice(&body) {
+        let call = serde_json::from_slice(&body);
+        // The connection may go on for long.
+        drop(body);
+        let answer = match call {
             // A hello needs no permit: a probe must not wait for running calls.
             Ok(Call::Hello { protocol, home }) => service.greet(peer, protocol, home.as_deref()),
             Ok(Call::Mcp { cwd }) => {
-                drop(permit);
                 send(&mut stream, &Answer::Mcp).await?;
-                let (location, note_source) = (locate(cwd).await, TurnSource::Mcp);
+                let location = service.locate(peer, cwd).await;
+                drop(permit);
+                let note_source = TurnSource::Mcp;
                 let caller = CallerContext { principal, location, note_source };
                 let tools = service.memory_tools(peer, caller);
                 let server = McpServer::new(Arc::new(tools));
@@ -271,14 +274,19 @@ async fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&body).await
 }
 
-/// Returns the project of a folder. Runs on a blocking thread, because the folder may lie on a disk
-/// that hangs.
-async fn locate(folder: Option<String>) -> Option<ProjectLocation> {
-    let folder = folder?;
-    tokio::task::spawn_blocking(move || locate_project(Path::new(&folder))).await.ok()
-}
-
 impl Service {
+    /// Returns the project of a folder that a peer names. Runs on a blocking thread, because the folder may lie on a disk that
+    /// hangs. The thread keeps the permit, also when the peer has gone.
+    async fn locate(&self, peer: &Peer, folder: Option<String>) -> Option<ProjectLocation> {
+        let folder = folder?;
+        let permit = self.limits.lookup(peer).await.ok()?;
+        let look_up = move || {
+            let _permit = permit;
+            locate_project(Path::new(&folder))
+        };
+        tokio::task::spawn_blocking(look_up).await.ok()
+    }
+
     /// Returns the tools of a client, if the peer is an agent of the client's app.
     fn client_tools(&self, peer: &Peer, key: &str) -> Option<Arc<ToolExchange>> {
         let owner = AppName::owner();
@@ -330,8 +338,8 @@ impl Service {
             Placed::Under(Some(owner)) => owner,
             _ => return Answer::Refused("this command is for agents".to_owned()),
         };
-        let filled = match git_credential::check(request, &owner.git_hosts) {
-            Ok(()) => git_credential::fill(&self.children, request).await,
+        let filled = match owner_git::check(request, &owner.git_hosts) {
+            Ok(()) => owner_git::fill(&self.children, request).await,
             Err(refusal) => return Answer::Refused(refusal),
         };
         let credential = match filled {
@@ -397,7 +405,7 @@ impl Service {
                         Err(refusal) => return Answer::Refused(refusal),
                     },
                 };
-                let location = locate(cwd).await;
+                let location = self.locate(peer, cwd).await;
                 let note_source = match peer {
                     Peer::Owner => TurnSource::Owner,
                     Peer::AgentOf(_) => TurnSource::Mcp,
@@ -414,8 +422,8 @@ impl Service {
             | Call::GitCredential { .. }
             | Call::Http => Answer::Error("unexpected call".to_owned()),
             Call::SessionStart { cwd, session_id, budget_tokens } => {
-                let project =
-                    locate(Some(cwd)).await.map(|place| place.project).unwrap_or_default();
+                let location = self.locate(peer, Some(cwd)).await;
+                let project = location.map(|place| place.project).unwrap_or_default();
                 let session = session_id.as_deref();
                 let text = engine.session_start(principal, &project, session, budget_tokens).await;
                 match text {

@@ -243,6 +243,74 @@ fn editor_fills_in_forms() {
     assert_eq!(editor.asked.len(), 6);
 }
 
+/// The agent's modes, options and commands are those of the editor, also after a restart.
+#[test]
+fn editor_changes_modes_and_options() {
+    let agent = TestHome::scripted_agent("moded", "acp", &["acp", "--settings"]);
+    let api = api(&format!("{agent}\n"));
+    let mut editor = EditorClient::start(&api.home, "moded");
+    let cwd = api.home.user_home().display().to_string();
+    let (answer, _) = editor.call("session/new", json!({"cwd": cwd, "mcpServers": []}));
+    let made = &answer["result"];
+    let session = made["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(made["modes"]["currentModeId"], "ask", "{answer}");
+    assert_eq!(made["configOptions"][0]["id"], "model", "{answer}");
+    let named = editor.lines.recv_timeout(ANSWER).unwrap();
+    let update = &named["params"]["update"];
+    assert_eq!(named["params"]["sessionId"], session.as_str());
+    assert_eq!(update["availableCommands"][0]["name"], "review", "{named}");
+    let mode = |mode: &str| json!({"sessionId": session, "modeId": mode});
+    let (answer, _) = editor.call("session/set_mode", mode("code"));
+    assert!(answer["result"].is_object(), "{answer}");
+    let option = json!({"sessionId": session, "configId": "model", "value": "large"});
+    let (answer, _) = editor.call("session/set_config_option", option);
+    assert_eq!(answer["result"]["configOptions"][0]["currentValue"], "large", "{answer}");
+    let (_, updates) = editor.prompt(&session, "[[say {mode} {model}]]");
+    assert_eq!(texts(&updates, "agent_message_chunk"), "code large");
+    for (method, params, code) in [
+        ("session/set_mode", mode("dance"), -32602),
+        ("session/set_mode", json!({"sessionId": session}), -32602),
+        ("session/set_mode", json!({"sessionId": "0000", "modeId": "code"}), -32002),
+    ] {
+        let (answer, _) = editor.call(method, params.clone());
+        assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
+    }
+    // Another client changes the mode, and the editor shows it.
+    let own = |update: &Value| update["update"]["sessionUpdate"] == "current_mode_update";
+    let mut other = EditorClient::start(&api.home, "moded");
+    other.call("session/resume", json!({"sessionId": session, "cwd": cwd, "mcpServers": []}));
+    other.call("session/set_mode", mode("ask"));
+    loop {
+        let shown = editor.lines.recv_timeout(ANSWER).unwrap()["params"].clone();
+        if own(&shown) && shown["update"]["currentModeId"] == "ask" {
+            break;
+        }
+    }
+    drop((editor, other));
+    let api = api.restart_after(|server| server.kill());
+    let mut editor = EditorClient::start(&api.home, "moded");
+    let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+    let (loaded, _) = editor.call("session/load", params);
+    assert_eq!(loaded["result"]["modes"]["currentModeId"], "ask", "{loaded}");
+    assert_eq!(loaded["result"]["configOptions"][0]["currentValue"], "large", "{loaded}");
+}
+
+/// An agent without modes answers as the protocol has it.
+#[test]
+fn agents_without_modes_have_none_for_the_editor() {
+    let api = api("");
+    for agent in ["acp", "claude"] {
+        let mut editor = EditorClient::start(&api.home, agent);
+        let cwd = api.home.user_home().display().to_string();
+        let (answer, _) = editor.call("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        assert!(answer["result"]["modes"].is_null(), "{answer}");
+        let session = &answer["result"]["sessionId"];
+        let params = json!({"sessionId": session, "modeId": "plan"});
+        let (answer, _) = editor.call("session/set_mode", params);
+        assert_eq!(answer["error"]["code"], -32601, "{agent}: {answer}");
+    }
+}
+
 /// An editor that left while a turn ran, and comes back, sees the rest of it and is asked what is still open.
 #[test]
 fn editor_that_comes_back_follows_the_turn_and_is_asked_again() {

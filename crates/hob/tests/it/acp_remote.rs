@@ -1,8 +1,8 @@
 //! Editors at `/acp`, over WebSocket and streamable HTTP.
 
-use hob_testkit::WebSocket;
 use hob_testkit::wait_until;
 use hob_testkit::web_socket::SocketMessage;
+use hob_testkit::{TestHome, WebSocket};
 use serde_json::{Value, json};
 
 use crate::api::*;
@@ -171,6 +171,43 @@ fn editor_that_comes_back_loses_nothing() {
     assert!(past.starts_with("onetwothree") && past.ends_with("four"), "{past}");
     let (messages, _) = third.prompt(&session, "[[say {history}]]");
     assert!(said(&messages).contains("three"), "{}", said(&messages));
+}
+
+#[test]
+fn editor_changes_modes_over_a_web_socket() {
+    let agent = TestHome::scripted_agent("moded", "acp", &["acp", "--settings"]);
+    let api = api(&format!("{agent}\n"));
+    let mut editor = Editor::connect(&api, "?agent=moded");
+    let made = editor.call("session/new", json!({"cwd": "/"}));
+    let session = &made["sessionId"];
+    assert_eq!(made["modes"]["currentModeId"], "ask", "{made}");
+    assert_eq!(made["configOptions"][0]["currentValue"], "small", "{made}");
+    let named = editor.next();
+    let update = &named["params"]["update"];
+    assert_eq!(update["availableCommands"][0]["name"], "review", "{named}");
+    editor.call("session/set_mode", json!({"sessionId": session, "modeId": "code"}));
+    let option = json!({"sessionId": session, "configId": "model", "value": "large"});
+    let changed = editor.call("session/set_config_option", option);
+    assert_eq!(changed["configOptions"][0]["currentValue"], "large", "{changed}");
+    let (messages, _) = editor.prompt(session, "[[say {mode} {model}]]");
+    assert_eq!(said(&messages), "code large");
+    // A change over HTTP reaches the editor between turns.
+    let path = format!("/sessions/{}/settings", session.as_str().unwrap());
+    assert_eq!(api.post(&path, &json!({"mode": "ask"})).status, 200);
+    while editor.next()["params"]["update"]["currentModeId"] != "ask" {}
+    for (params, code) in [
+        (json!({"sessionId": session, "modeId": "dance"}), -32602),
+        (json!({"sessionId": session}), -32602),
+        (json!({"sessionId": "x", "modeId": "code"}), -32002),
+    ] {
+        let id = editor.start("session/set_mode", params);
+        assert_eq!(editor.finish(id).1["error"]["code"], code);
+    }
+    let api = api.restart_after(|server| server.kill());
+    let mut editor = Editor::connect(&api, "");
+    let loaded = editor.call("session/load", json!({"sessionId": session}));
+    assert_eq!(loaded["modes"]["currentModeId"], "ask", "{loaded}");
+    assert_eq!(loaded["configOptions"][0]["currentValue"], "large", "{loaded}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ struct Console {
     cookie: String,
     shop: PathBuf,
     farm: PathBuf,
-    _home: TestHome,
+    home: TestHome,
 }
 
 fn console() -> Console {
@@ -41,7 +41,7 @@ fn console() -> Console {
     let path = transcript(&home, "s2.jsonl", &codex("s2", farm.to_str().unwrap(), &farm_talk));
     capture(&home, &["--cwd", farm.to_str().unwrap()], &path);
     let cookie = sign_in(&server);
-    Console { server, cookie, shop, farm, _home: home }
+    Console { server, cookie, shop, farm, home }
 }
 
 impl Console {
@@ -185,6 +185,63 @@ fn memory_timeline_shows_turns_around_a_record_or_of_a_session() {
     assert_eq!(texts_of(&line["turns"]), ["how many marmalade cows has the farm?", "forty cows"]);
     let unknown = console.server.get("/admin/memory/timeline?around=nothing", Some(ADMIN));
     assert_eq!(unknown.status, 404);
+}
+
+/// The owner reads what an app remembers by the app's name; nothing of it is in the owner's own memory.
+#[test]
+fn memory_of_an_app_is_read_by_its_name() {
+    let console = console();
+    let token = console.home.app("kite");
+    for text in ["the kite has a marmalade tail", "the kite flies at noon"] {
+        let params = json!({"name": "memory_capture", "arguments": {"text": text}});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        let body = call.to_string();
+        let stored =
+            console.server.request("POST", "/mcp", Some(&token), &headers, body.as_bytes());
+        assert_eq!(stored.status, 200, "{}", stored.text);
+    }
+    let found = console.get("/admin/memory/search?q=marmalade&app=kite");
+    assert_eq!(texts_of(&found["hits"])[0], "the kite has a marmalade tail");
+    let hits = found["hits"].as_array().unwrap();
+    assert!(hits.iter().all(|hit| hit["app"] == "kite"), "{found}");
+    let own = console.get("/admin/memory/search?q=marmalade&app=");
+    let hits = own["hits"].as_array().unwrap();
+    assert!(hits.len() >= 2 && hits.iter().all(|hit| hit.get("app").is_none()), "{own}");
+    assert!(!own.to_string().contains("kite"), "{own}");
+
+    let id = found["hits"][0]["record_id"].as_str().unwrap();
+    let line = console.get(&format!("/admin/memory/timeline?app=kite&around={id}"));
+    assert!(texts_of(&line["turns"]).contains(&"the kite has a marmalade tail"), "{line}");
+    assert_eq!(line["turns"][0]["app"], "kite");
+    let path = format!("/admin/memory/timeline?around={id}");
+    assert_eq!(console.server.get(&path, Some(ADMIN)).status, 404);
+    let facets = console.get("/admin/memory/facets?app=kite");
+    let turns = facets["clients"].as_array().unwrap().iter().map(|client| &client["turns"]);
+    assert_eq!(turns.filter_map(Value::as_u64).sum::<u64>(), 2, "{facets}");
+    assert_eq!(console.get("/admin/memory/stats?app=kite")["turns"], 2);
+    assert_eq!(console.get("/admin/memory/stats")["turns"], 6);
+
+    for part in ["search", "timeline", "facets", "stats"] {
+        let ask = |query: &str| {
+            let path = format!("/admin/memory/{part}?{query}");
+            console.server.get(&path, Some(ADMIN)).status
+        };
+        assert_eq!((ask("app=missing"), ask("app=%2E%2E"), ask("apps=kite")), (404, 400, 400));
+    }
+    // What changes a record knows only those of the owner.
+    for (path, body) in [
+        ("correct", json!({"record_id": id, "text": "no tail"})),
+        ("unseal", json!({"record_id": id})),
+    ] {
+        let answer = console.post(&format!("/admin/memory/{path}"), &body);
+        assert_eq!(answer.status, 404, "{path}");
+    }
+    let answer = console.post("/admin/memory/forget", &json!({"record_id": id}));
+    assert_eq!(answer.json()["forgotten"], 0);
 }
 
 #[test]

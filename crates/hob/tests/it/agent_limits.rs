@@ -110,6 +110,6 @@ fn server_that_stands_still_ends_for_the_service_manager() {
     assert_eq!(server.wait().code(), Some(70));
     let log = home.run(&["logs"]);
     let log = String::from_utf8_lossy(&log.stdout);
-    assert!(log.contains("has run no task"), "{log}");
+    assert!(log.contains("has been stuck"), "{log}");
     assert!(home.serve().stop().success(), "and starts again");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hob_child::tree;
 use hob_testkit::{HobServer, TestHome, program, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::*;
 use crate::memory_setup::{capture, said, transcript};
@@ -625,8 +625,9 @@ fn revoked_app_loses_its_runs_and_agents_at_once() {
     std::thread::scope(|scope| {
         let run = scope.spawn(|| api.call("POST", "/run", &[], &body));
         wait_until("the run has started", || runs("--output-format").then_some(()));
-        let revoked = api.home.run(&["app", "revoke", "tests", "--yes"]);
-        assert!(revoked.status.success(), "{revoked:?}");
+        let admin = fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+        let revoked = api.call_as(admin.trim(), "DELETE", "/admin/apps/tests", &[], &Value::Null);
+        assert_eq!(revoked.status, 200, "{}", revoked.text);
         let answer = run.join().unwrap();
         assert_ne!(answer.status, 200, "{}", answer.text);
     });

@@ -2,7 +2,7 @@
 //! stay small.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use hob_testkit::wait_until;
@@ -22,6 +22,43 @@ fn unread_stream(api: &Api, token: &str, id: &str) -> TcpStream {
     )
     .unwrap();
     stream
+}
+
+/// What a session stores about itself is small, because every list of sessions reads it.
+#[test]
+fn descriptions_of_sessions_are_bounded() {
+    let api = api("");
+    for (field, most) in
+        [("meta", 64 << 10), ("model", 1 << 10), ("system", 512 << 10), ("mcp_servers", 512 << 10)]
+    {
+        let long = "x".repeat(most);
+        let value = match field {
+            "meta" => json!({"a": long}),
+            "mcp_servers" => json!([{"name": "a", "command": "a", "args": [long], "env": []}]),
+            _ => json!(long + "x"),
+        };
+        let answer = api.post("/sessions", &json!({"agent": "acp", field: value}));
+        assert_error(&answer, 400, "bad_request", field);
+    }
+    let meta = json!({"a": "x".repeat(60 << 10)});
+    api.create(&json!({"agent": "acp", "meta": meta, "system": "x".repeat(512 << 10)}));
+}
+
+/// Messages between two turns are stored, so that an agent that sends them without end would fill the disk.
+#[test]
+fn agent_that_floods_between_turns_is_stopped() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.turn(&id, "[[afterwards 200]]").status, 200);
+    wait_until("a notice says why", || {
+        let log = api.log(&id);
+        let is_notice = |event: &&Value| event["event"] == "notice";
+        log.iter().find(is_notice).map(|event| event["message"].to_string())
+    });
+    api.wait_for_no_process();
+    let bytes: usize = api.log(&id).iter().map(|event| event.to_string().len()).sum();
+    assert!(bytes < 20 << 20, "{bytes}");
+    assert_eq!(api.ask(&id, "[[say hello]]"), "hello", "the session goes on");
 }
 
 /// The owner, its hooks, the console and another app work.
@@ -204,4 +241,89 @@ fn session_says_which_layers_of_the_sandbox_are_active() {
     let expected = json!({"mode": "off", "layers": [], "landlock_version": null,
         "memory_bytes": null, "disk_bytes": null});
     assert_eq!(api.describe(&id)["sandbox"], expected);
+}
+
+/// Four apps that come after a greedy one each get a place, and the first of them also a run next to its session.
+#[test]
+fn greedy_app_leaves_a_place_for_every_other_app() {
+    let api = api("[sessions]\nmax_live = 5\n");
+    let _sessions: Vec<String> = (0..5).map(|_| api.session()).collect();
+    let refused = api.post("/sessions", &json!({"agent": "acp"}));
+    assert_error(&refused, 503, "pool_full", "5");
+    let run = json!({"agent": "acp", "prompt": "[[say hello]]"});
+    for number in 0..4 {
+        let other = api.home.app(&format!("other-{number}"));
+        api.create_as(&other, &json!({"agent": "acp"}));
+        if number == 0 {
+            let answer = api.call_as(&other, "POST", "/run", &[], &run);
+            assert_eq!(answer.json()["result"], "hello", "{}", answer.text);
+        }
+    }
+    let owner = api.home.run(&["run", "--agent", "acp", "[[say from the owner]]"]);
+    assert!(String::from_utf8_lossy(&owner.stdout).contains("from the owner"), "{owner:?}");
+    assert_error(&api.post("/run", &run), 503, "pool_full", "sessions.max_live");
+}
+
+/// Long bodies that had arrived were kept, with copies, until their requests were answered.
+#[test]
+fn finished_bodies_of_an_app_do_not_fill_memory() {
+    let api = api("");
+    let prompt = format!("[[sleep 3000]] [[say done]] {}", "x".repeat(7_900_000));
+    let body = json!({"agent": "acp", "prompt": prompt}).to_string();
+    let head = format!(
+        "POST /run HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        api.token,
+        body.len()
+    );
+    let ask = || {
+        let mut stream = TcpStream::connect(api.server.address()).unwrap();
+        let mut answer = String::new();
+        // The server may refuse a body before it has been sent.
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(body.as_bytes());
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    let mut answers = Vec::new();
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..60).map(|_| scope.spawn(ask)).collect();
+        answers_until(&api, || asked.iter().all(|asked| asked.is_finished()));
+        answers.extend(asked.into_iter().map(|asked| asked.join().unwrap()));
+    });
+    let count = |status: &str| answers.iter().filter(|answer| answer.contains(status)).count();
+    assert!(count("HTTP/1.1 200") > 0, "some are served");
+    let refused = answers.iter().find(|answer| answer.contains("HTTP/1.1 429"));
+    let refused = refused.expect("some are refused").to_ascii_lowercase();
+    assert!(refused.contains("app_bodies") && refused.contains("retry-after: 1"), "{refused}");
+    assert_eq!(api.ask(&api.session(), "[[say hello]]"), "hello");
+}
+
+/// So were long prompts of turns that nobody waits for.
+#[test]
+fn long_prompts_of_turns_do_not_fill_memory() {
+    let api = api("");
+    let ids: Vec<String> = (0..8).map(|_| api.session()).collect();
+    let prompt = format!("[[sleep 1000]] [[say done]] {}", "x".repeat(7_900_000));
+    let ask = |id: &String| {
+        let path = format!("/sessions/{id}/turn");
+        let headers = [("prefer", "respond-async")];
+        api.call_as(&api.token, "POST", &path, &headers, &json!({"prompt": prompt}))
+    };
+    let mut answers = Vec::new();
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = ids.iter().map(|id| scope.spawn(move || ask(id))).collect();
+        answers_until(&api, || asked.iter().all(|asked| asked.is_finished()));
+        answers.extend(asked.into_iter().map(|asked| asked.join().unwrap()));
+    });
+    assert!(answers.iter().any(|answer| answer.status == 202));
+    let refused = answers.iter().find(|answer| answer.status == 429).expect("some are refused");
+    assert_error(refused, 429, "app_bodies", "24 MiB");
+    let is_idle = |id: &String| api.describe(id)["state"] == "idle";
+    answers_until(&api, || ids.iter().all(is_idle));
+    let again = wait_until("the ended turns no longer count", || {
+        let answer = ask(&ids[0]);
+        (answer.status != 429).then_some(answer.status)
+    });
+    assert_eq!(again, 202);
 }

@@ -129,3 +129,48 @@ fn endless_lines_of_mcp_do_not_fill_memory() {
     answers_until(&api, || true);
     fs::write(api.workspace(&id).join("end"), "").unwrap();
 }
+
+/// Asks about a folder whose path nobody can have on 120 connections at once, and counts the answers.
+const ENDLESS_FOLDERS: &str = r#"
+import json, socket, struct, sys
+kept = []
+for number in range(120):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(50)
+    connection.connect(sys.argv[1])
+    kept.append(connection)
+    calls = [{"call": "mcp"}, {"call": "session_start", "session_id": None, "budget_tokens": 100},
+        {"call": "tool", "name": "memory_stats", "arguments": {}, "app": None}]
+    call = json.dumps({**calls[number % 3], "cwd": "/a" * 30_000}).encode()
+    connection.sendall(struct.pack('>I', len(call)) + call)
+for connection in kept[::3]:
+    connection.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+answered = 0
+for number, connection in enumerate(kept):
+    stream = connection.makefile('rb')
+    length = struct.unpack('>I', stream.read(4))[0]
+    assert stream.read(length)
+    answered += bool(stream.readline()) if number % 3 == 0 else 1
+open('answered', 'w').write(str(answered))
+"#;
+
+/// To find the project of a path of thousands of names took seconds, and went on when nobody waited any more.
+#[test]
+fn calls_from_endless_folders_keep_nobody_waiting() {
+    let api = api("");
+    let other = api.home.app("other");
+    let path = transcript(&api.home, "t.jsonl", &[said("s", 0, "user", "the owners lantern")]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &path)["inserted"], 1);
+    let socket = api.home.hob_home().join("hob.sock").display().to_string();
+    let id = api.session();
+    let workspace = api.workspace(&id);
+    fs::write(workspace.join("folders.py"), ENDLESS_FOLDERS).unwrap();
+    api.shell(&id, &format!("setsid python3 folders.py {socket} > said 2>&1 & echo started"));
+    answers_until(&api, || {
+        let owner = api.home.run(&["recall", "--json", "--project", "*", "lantern"]);
+        assert!(String::from_utf8_lossy(&owner.stdout).contains("the owners lantern"), "{owner:?}");
+        fs::read_to_string(workspace.join("answered")).is_ok_and(|count| count == "120")
+    });
+    let body = json!({"agent": "acp", "prompt": "[[say hello]]"});
+    assert_eq!(api.call_as(&other, "POST", "/run", &[], &body).json()["result"], "hello");
+}

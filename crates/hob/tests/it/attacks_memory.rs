@@ -229,3 +229,49 @@ fn hook_in_a_folder_with_an_endless_git_link_is_in_time() {
     });
     assert!(server.stop().success());
 }
+
+/// A path of thousands of names in what the memory reads stopped the drain and the import, and the hook missed its time.
+#[test]
+fn endless_folder_stops_neither_drain_nor_import_nor_hook() {
+    let home = TestHome::new();
+    let endless = "/a".repeat(400_000);
+    let deferred = home.hob_home().join("deferred-captures");
+    fs::create_dir_all(&deferred).unwrap();
+    for (name, folder) in [("a-1", endless.as_str()), ("b-2", "/tmp")] {
+        let header = json!({"version": 1, "session_id": name, "cwd": folder,
+            "deferred_at": "2026-11-01T00:00:00Z"});
+        let turn = json!({"text": format!("the lantern of {name}"), "cue": "", "role": "user",
+            "tier": "episodic", "ts": "2026-11-01T00:00:00Z"});
+        fs::write(deferred.join(format!("{name}.jsonl")), lines(&[header, turn])).unwrap();
+    }
+    let server = home.serve();
+    wait_for_drain(&home);
+    let event = json!({"hook_event_name": "Stop", "session_id": "h", "cwd": endless,
+        "last_assistant_message": "the lantern of the hook"});
+    let hook = |event: &Value| {
+        let mut command = home.command(&["capture-turn"]);
+        command.env_remove("HOB_MEMORY_HOOK_TIMEOUT_SECS");
+        let started = Instant::now();
+        let output = feed(command, event.to_string().as_bytes());
+        assert!(output.status.success(), "{output:?}");
+        (started.elapsed(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (control, _) = hook(&json!({"hook_event_name": "Stop", "session_id": "c", "cwd": "/",
+        "last_assistant_message": "x"}));
+    let (took, complaint) = hook(&event);
+    assert!(took < HOOK_LIMIT + control && !complaint.contains("too long"), "{took:?} {complaint}");
+    let folder = home.user_home().join(".claude/projects/-x");
+    fs::create_dir_all(&folder).unwrap();
+    let mut record = said("imported", 0, "user", "the lantern of the import");
+    record["cwd"] = json!(endless);
+    fs::write(folder.join("imported.jsonl"), lines(&[record])).unwrap();
+    assert!(home.run(&["import", "--json"]).status.success());
+    wait_until("all are stored", || {
+        let texts = exported_texts(&home);
+        ["a-1", "b-2", "the hook", "the import"]
+            .iter()
+            .all(|name| texts.contains(&format!("the lantern of {name}")))
+            .then_some(())
+    });
+    assert!(server.stop().success());
+}

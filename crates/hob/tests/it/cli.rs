@@ -1,6 +1,7 @@
 //! The command line: exit codes, output for people and for programs.
 
-use hob_testkit::TestHome;
+use hob_testkit::{TestHome, wait_until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 fn json_of(output: &std::process::Output) -> Value {
@@ -60,12 +61,32 @@ fn status_tells_whether_a_server_runs() {
     assert_eq!((&up["running"], &up["pid"]), (&json!(true), &json!(server.pid())));
     assert_eq!(up["http"], server.url());
     assert!(home.run(&["status"]).status.success());
+    // A server that hangs is not one that does not run.
+    server.signal(Signal::SIGSTOP);
+    let pid = format!("(pid {})", server.pid());
+    for command in ["status", "stop"] {
+        let output = home.run(&[command]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains(&pid) && said.contains("does not answer"), "{command}: {said}");
+    }
+    let hanging = home.run(&["status", "--json"]);
+    assert_eq!(
+        json_of(&hanging),
+        json!({"running": true, "answers": false, "pid": server.pid()}),
+        "{hanging:?}"
+    );
+    server.signal(Signal::SIGCONT);
+    wait_until("it answers again", || home.run(&["status"]).status.success().then_some(()));
+    assert!(server.stop().success());
 }
 
 #[test]
 fn doctor_prints_checks_fixes_and_sources() {
     let home = TestHome::new();
-    home.configure("[sessions]\nmax_live = 3\ntypo = 1\n");
+    home.configure(
+        "[sessions]\nmax_live = 3\ntypo = 1\n[agents.demo]\nwritable = [\"/srv/shared\"]\n",
+    );
     let mut command = home.command(&["doctor", "--json"]);
     let output = command
         .env("HOB_LISTEN", "127.0.0.1:1")
@@ -87,6 +108,8 @@ fn doctor_prints_checks_fixes_and_sources() {
     let typo =
         checks.iter().find(|check| check["says"].as_str().unwrap().contains("typo")).unwrap();
     assert_eq!(typo["verdict"], "warning");
+    let sandbox = checks.iter().find(|check| check["name"] == "sandbox").unwrap();
+    assert!(sandbox["says"].as_str().unwrap().contains("demo can also write to /srv/shared"));
     for check in checks {
         assert!(check["verdict"] == "ok" || check["fix"].is_string(), "{check}");
     }
@@ -125,7 +148,15 @@ fn database_on_another_machine_needs_tls() {
         (!output.status.success()).then_some(error)
     };
     for mode in ["disable", "prefer"] {
-        let error = refused(&format!("postgres://hob@db.example/hob?sslmode={mode}"), "").unwrap();
+        let url = format!("postgres://hob@db.example/hob?sslmode={mode}");
+        home.configure(&format!("[store]\nurl = \"{url}\"\n"));
+        let output = home.run(&["serve"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("store.require_tls"),
+            "{output:?}"
+        );
+        let error = refused(&url, "").unwrap();
         assert!(error.contains("store.require_tls") && error.contains("verify-full"), "{error}");
     }
     assert_eq!(refused("postgres://hob@db.example/hob", ""), None, "TLS is required by default");

@@ -143,22 +143,40 @@ fn waiting_question_is_answered_from_the_shell() {
     assert_eq!(answer("allow", &[]).0, Some(1), "nobody asks");
     let ids: Vec<String> =
         (0..2).map(|_| api.create(&json!({"agent": "acp", "permissions": "ask"}))).collect();
-    let mut streams: Vec<_> =
-        ids.iter().map(|id| api.stream_turn(id, "[[permission touch x]] [[say  then]]")).collect();
+    let mut streams: Vec<_> = ids
+        .iter()
+        .map(|id| api.stream_turn(id, "[[permission Bash :: touch x\u{1b}[2J]] [[say  then]]"))
+        .collect();
     for stream in &mut streams {
-        stream.until(|event| event.kind == "permission");
+        let asked = stream.until(|event| event.kind == "permission").pop().unwrap().json();
+        assert_eq!(asked["detail"], "touch x\u{1b}[2J", "{asked}");
     }
+    let state = String::from_utf8(api.home.run(&[]).stdout).unwrap();
+    assert!(state.contains("2 open, 0 running, 2 waiting"), "{state}");
+    let list = String::from_utf8(api.home.run(&["allow", "--list"]).stdout).unwrap();
+    assert_eq!(list.matches(": Bash\n  | touch x[2J\n").count(), 2, "{list}");
     let (code, list) = answer("allow", &[]);
     let list: Value = serde_json::from_slice(&list).unwrap();
     assert_eq!((code, list["waiting"].as_array().unwrap().len()), (Some(1), 2), "{list}");
     let (code, answered) = answer("allow", &[&ids[0][..8]]);
     let answered: Value = serde_json::from_slice(&answered).unwrap();
-    assert_eq!((code, &answered["answered"]["title"]), (Some(0), &json!("touch x")), "{answered}");
+    assert_eq!((code, &answered["answered"]["title"]), (Some(0), &json!("Bash")), "{answered}");
     let denied = api.home.run(&["deny"]);
     assert!(denied.status.success(), "the only one that is left: {denied:?}");
+    assert_eq!(String::from_utf8_lossy(&denied.stdout), "denied: Bash\n  | touch x[2J\n");
     for (stream, chosen) in streams.iter_mut().zip(["yes", "no"]) {
         let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
-        assert_eq!(last["text"], format!("permission touch x: {chosen} then"));
+        assert_eq!(last["text"], format!("permission Bash: {chosen} then"));
+    }
+    let log = String::from_utf8(api.home.run(&["sessions", "tail", "--no-follow", &ids[1]]).stdout);
+    let log = log.unwrap();
+    for expect in [
+        "── session with acp, 20",
+        "? Bash (answer",
+        "  | touch x[2J\n",
+        "? denied by the user, 20",
+    ] {
+        assert!(log.contains(expect), "{expect}: {log}");
     }
     let form = r#"[[request elicitation/create {"mode":"form","message":"Port?","requestedSchema":{"type":"object","properties":{"port":{"type":"integer"}},"required":["port"]}}]]"#;
     let mut stream = api.stream_turn(&ids[0], form);
@@ -171,6 +189,24 @@ fn waiting_question_is_answered_from_the_shell() {
     assert!(api.home.run(&["allow", "--content", r#"{"port": 1}"#]).status.success());
     let last = stream.until(|event| event.kind == "turn").pop().unwrap().json();
     assert_eq!(last["text"], r#"{"action":"accept","content":{"port":1}}"#);
+}
+
+#[test]
+fn cancelled_run_is_no_success() {
+    let api = api("");
+    let mut command = api.home.command(&["run", "--agent", "acp", "[[sleep 60000]]"]);
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let list = || json_of(&api.home.run(&["sessions", "list", "--json"]));
+    let id = wait_until("the turn runs", || {
+        let list = list();
+        let session = &list["sessions"][0];
+        let id = session["session_id"].as_str().filter(|_| session["state"] == "running");
+        id.map(str::to_owned)
+    });
+    assert!(api.home.run(&["sessions", "cancel", &id]).status.success());
+    let output = run.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("cancelled"), "{error}");
 }
 
 #[test]

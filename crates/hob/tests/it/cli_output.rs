@@ -45,6 +45,27 @@ fn terminals_get_colours_relative_times_and_short_ids() {
     assert!(piped.contains("matches database, release"), "whole words: {piped}");
 }
 
+/// Turns below the lowest score were counted as "more not shown", and no `--limit` showed them.
+#[test]
+fn recall_of_nonsense_says_what_to_do() {
+    let home = TestHome::new();
+    let records: Vec<_> = (0..90)
+        .map(|n| said("s", n, "user", &format!("topic {n}: the gauge of lantern {n} reads {n}")))
+        .collect();
+    let path: PathBuf = transcript(&home, "s.jsonl", &records);
+    assert_eq!(capture(&home, &["--cwd", "/"], &path)["inserted"], 90);
+    let recall = |options: &[&str]| {
+        let arguments = [&["recall"], options, &["zzyzx quux flurbo"]].concat();
+        String::from_utf8(home.run(&arguments).stdout).unwrap()
+    };
+    let both = "nothing matches; `--project '*'` searches all projects; `--min-score 0` shows weak matches too\n";
+    assert!(recall(&["--project", "/nowhere"]).ends_with(&format!("0 hits\n{both}")));
+    let text = recall(&["--project", "*"]);
+    assert_eq!(text, "0 hits\nnothing matches; `--min-score 0` shows weak matches too\n");
+    let weak = recall(&["--project", "*", "--min-score", "0"]);
+    assert!(weak.contains("10 hits, ") && weak.contains("more not shown"), "{weak}");
+}
+
 #[test]
 fn interactive_recall_searches_as_one_types_and_prints_the_choice() {
     let home = remembering();
@@ -150,12 +171,20 @@ fn hob_alone_shows_the_state_and_the_next_step() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(text.contains("not running") && text.contains("next: `hob setup`"), "{text}");
+    for command in [&["status"][..], &["stop"], &["sessions", "list"]] {
+        let error = String::from_utf8(home.run(command).stderr).unwrap();
+        assert!(error.contains("no server answers") && !error.contains("os error"), "{error}");
+    }
     assert!(!home.hob_home().exists(), "looking makes nothing");
     let installed = home.run(&["hooks", "install", "--client", "claude"]);
     assert!(installed.status.success(), "{installed:?}");
     let text = String::from_utf8(home.run(&[]).stdout).unwrap();
     assert!(text.contains("next: `hob serve`"), "{text}");
     let server = home.serve();
+    let user = home.user_home();
+    let shown = on_terminal(home.command(&[]), "");
+    let is_below = home.hob_home().starts_with(&user);
+    assert_eq!(shown.contains("home      ~/"), is_below, "{shown:?}");
     let text = String::from_utf8(home.run(&[]).stdout).unwrap();
     assert!(text.contains(server.url()) && text.contains("next: `hob recall"), "{text}");
 }
@@ -201,8 +230,14 @@ fn ids_of_the_memory_may_be_shortened() {
 /// A full disk behind a redirected output was not reported, and the command exited with 0.
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
-    let home = TestHome::new();
-    for arguments in [&["app", "create", "x"][..], &["stats", "--json"], &["config", "get"]] {
+    let home = remembering();
+    for arguments in [
+        &["app", "create", "x"][..],
+        &["stats", "--json"],
+        &["config", "get"],
+        &["export"],
+        &["export", "--json"],
+    ] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = home.command(arguments).stdout(full).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -285,5 +320,14 @@ fn completions_know_commands_sessions_and_agents() {
     let id = answer["session_id"].as_str().unwrap();
     assert!(complete(&["hob", "sessions", "tail", &id[..4]]).contains(id));
     assert_eq!(complete(&["hob", "attach", "zzz"]).trim(), "");
+    assert!(complete(&["hob", "config", "get", "sessions.max"]).contains("sessions.max_live"));
+    home.app("lighthouse");
+    assert!(complete(&["hob", "app", "revoke", "light"]).contains("lighthouse"));
+    assert!(complete(&["hob", "recall", "--app", ""]).contains("lighthouse"));
+    let note = home.run(&["remember", "--json", "the lamp is green"]);
+    let note: serde_json::Value = serde_json::from_slice(&note.stdout).unwrap();
+    let record = note["record_id"].as_str().unwrap();
+    assert!(complete(&["hob", "forget", &record[..4]]).contains(record));
+    assert!(complete(&["hob", "timeline", "--around", ""]).contains(record));
     server.stop();
 }

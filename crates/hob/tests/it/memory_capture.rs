@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hob_testkit::leak::processes_with;
 use hob_testkit::{Stopwatch, TestHome, wait_until};
@@ -206,6 +206,30 @@ fn turns_are_ordered_by_their_parent_links() {
     let mut bridge = Bridge::new(&home, Path::new("/"));
     let turns = bridge.call("memory_timeline", json!({"session_id": "s"}));
     assert_eq!(texts(turns["turns"].as_array().unwrap()), expected);
+}
+
+/// Turns were in the order of the file if the last line lacked its line end.
+#[test]
+fn last_line_without_its_end_is_put_in_order() {
+    let records =
+        [said("s", 2, "user", "three"), said("s", 0, "user", "one"), said("s", 1, "user", "two")];
+    let expected = ["one", "two", "three"];
+    for way in ["captured", "deferred", "imported"] {
+        let home = TestHome::new();
+        let path = home.user_home().join("t.jsonl");
+        fs::write(&path, lines(&records).trim_end()).unwrap();
+        match way {
+            "captured" => drop(capture(&home, &[], &path)),
+            "deferred" => {
+                let answer = capture(&home, &["--no-spawn"], &path);
+                let written = jsonl(Path::new(answer["path"].as_str().unwrap()));
+                assert_eq!(texts(&written[1..]), expected);
+                continue;
+            }
+            _ => assert!(home.run(&["import", path.to_str().unwrap()]).status.success()),
+        }
+        assert_eq!(exported_texts(&home), expected, "{way}");
+    }
 }
 
 /// Equal turns come live, deferred, by the hook and imported; any of these may be the first.
@@ -453,4 +477,53 @@ fn long_turn_is_stored_without_a_server() {
         "{answer}"
     );
     assert!(deferrals(&home).is_empty());
+}
+
+/// A hook that had waited for the store or the server had no time left to mask and defer megabytes.
+#[test]
+fn large_batch_is_captured_or_deferred_whole() {
+    let home = TestHome::new();
+    let large = |session: &str| {
+        let text = |n: usize| format!("{n} {}", "alpha beta gamma ".repeat(20_000));
+        let records: Vec<Value> = (0..3).map(|n| said(session, n, "user", &text(n))).collect();
+        transcript(&home, &format!("{session}.jsonl"), &records)
+    };
+    let answer = capture(&home, &[], &large("stored"));
+    assert_eq!(
+        (&answer["status"], &answer["inserted"]),
+        (&json!("captured"), &json!(3)),
+        "{answer}"
+    );
+    assert!(deferrals(&home).is_empty());
+    // Another command keeps the store closed.
+    let lock = fs::File::open(home.hob_home().join("store.lock")).unwrap();
+    lock.lock().unwrap();
+    let answer = capture(&home, &[], &large("locked"));
+    lock.unlock().unwrap();
+    assert_eq!((&answer["status"], &answer["events"]), (&json!("deferred"), &json!(3)), "{answer}");
+    let file = PathBuf::from(answer["path"].as_str().unwrap());
+    assert_eq!(jsonl(&file).len(), 4, "a header and three turns");
+    assert_eq!(deferrals(&home), [file], "no temporary file is left");
+    let server = home.serve();
+    let answer = capture(&home, &[], &large("live"));
+    assert_ne!(answer["status"], "failed", "{answer}");
+    wait_for_drain(&home);
+    assert_eq!(export(&home).len(), 9);
+    assert!(server.stop().success());
+}
+
+/// The temporary file of a hook that was ended while it wrote stayed until the next start of the server.
+#[test]
+fn stale_temporary_files_are_removed_while_the_server_runs() {
+    let home = TestHome::new();
+    let server = home.serve();
+    let folder = home.hob_home().join("deferred-captures");
+    let (stale, fresh) = (folder.join("s-1.jsonl.a.tmp"), folder.join("s-1.jsonl.b.tmp"));
+    fs::write(&fresh, "{").unwrap();
+    let file = fs::File::create(&stale).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    wait_until("the stale file is removed", || (!stale.exists()).then_some(()));
+    assert!(fresh.exists(), "a hook may still write it");
+    fs::remove_file(fresh).unwrap();
+    assert!(server.stop().success());
 }

@@ -15,6 +15,7 @@ const CURSOR_DATABASE: &str = ".config/Cursor/User/globalStorage/state.vscdb";
 const CURSOR_CHAT: &str = ".cursor/chats/36e6f82a4f9ae16e16ce627c19e4b65f/\
                            f1ff7b74-0a28-4dd4-a452-e01ae080eb20/store.db";
 const GOOSE_DATABASE: &str = ".local/share/goose/sessions/sessions.db";
+const ZED_DATABASE: &str = ".local/share/zed/threads/threads.db";
 
 /// Copies a sample to where its client has it.
 fn sample(home: &TestHome, name: &str, to: &str) -> PathBuf {
@@ -99,10 +100,29 @@ fn database_of_goose_is_imported_once() {
 }
 
 #[test]
+fn database_of_zed_is_imported_once() {
+    let home = TestHome::new();
+    sample(&home, "zed-threads.db", ZED_DATABASE);
+    let first = json_of(&home.run(&["import", "--json"]));
+    assert_eq!(places(&first), [("Zed", 6)], "{first}");
+    assert_eq!(first["errors"], 0, "{first}");
+    let turns = export(&home);
+    assert_eq!(turns.len(), 6, "without what a sub-agent was told");
+    check_project(&turns, "zed");
+    assert_eq!(session_with(&turns, "zed heron?"), ["zed heron?", "zed harbour"]);
+    assert_eq!(session_with(&turns, "zed egret?"), ["zed egret?", "zed marsh"]);
+    assert_eq!(session_with(&turns, "zed bittern?"), ["zed bittern?", "zed reeds"]);
+    let again = json_of(&home.run(&["import", "--json"]));
+    assert_eq!((&again["inserted"], &again["duplicates"]), (&json!(0), &json!(6)), "{again}");
+    assert_eq!(export(&home).len(), 6);
+    proved_with_samples("zed", &["import", "once"]);
+}
+
+#[test]
 fn import_says_why_it_cannot_read_a_database() {
     let home = TestHome::new();
     let words = "just words, but enough of them for the header of a database file".repeat(9);
-    for name in [CURSOR_DATABASE, CURSOR_CHAT, GOOSE_DATABASE] {
+    for name in [CURSOR_DATABASE, CURSOR_CHAT, GOOSE_DATABASE, ZED_DATABASE] {
         let path = home.user_home().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, &words).unwrap();
@@ -115,13 +135,13 @@ fn import_says_why_it_cannot_read_a_database() {
         .iter()
         .map(|place| place["unread"][0]["reason"].as_str().unwrap())
         .collect();
-    for (reason, program) in reasons.iter().zip(["goose", "Cursor", "Cursor"]) {
+    for (reason, program) in reasons.iter().zip(["goose", "Cursor", "Cursor", "Zed"]) {
         assert!(
             reason.starts_with(&format!("not a database of {program} in a format")),
             "{reason}"
         );
     }
-    assert_eq!((reasons.len(), &imported["errors"]), (3, &json!(3)), "{imported}");
+    assert_eq!((reasons.len(), &imported["errors"]), (4, &json!(4)), "{imported}");
     // A database of the right name that has other tables.
     let path = sample(&home, "goose-sessions.db", CURSOR_DATABASE);
     let done = home.run(&["import", &path.display().to_string()]);

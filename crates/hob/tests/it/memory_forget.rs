@@ -121,3 +121,26 @@ fn session_that_goes_on_while_forgotten_is_restored_whole() {
     assert_eq!(exported_texts(&home), texts);
     assert!(server.stop().success());
 }
+
+/// An import that ran while a session was forgotten counted as done, also after the owner had undone that.
+#[test]
+fn import_takes_what_a_forgotten_session_refused() {
+    let home = TestHome::new();
+    let roles = ["user", "assistant", "user"];
+    let texts = ["what is due", "the harbour crane", "and then"];
+    let records: Vec<_> = (0..3).map(|n| said("past", n, roles[n], texts[n])).collect();
+    let import = |records: &[Value]| {
+        let path = transcript(&home, "past.jsonl", records);
+        json_of(&home.run(&["import", "--json", path.to_str().unwrap()]))
+    };
+    assert_eq!(import(&records[..2])["inserted"], 2);
+    assert!(home.run(&["forget", "--yes", "--session-id", "past"]).status.success());
+    let known = import(&records);
+    assert_eq!((&known["inserted"], &known["duplicates"]), (&json!(0), &json!(3)), "{known}");
+    let undone = home.run(&["forget", "--undo", "--session-id", "past"]);
+    assert!(undone.status.success(), "{undone:?}");
+    let path = home.user_home().join("past.jsonl");
+    let again = json_of(&home.run(&["import", "--json", path.to_str().unwrap()]));
+    assert_eq!((&again["inserted"], &again["skipped"]), (&json!(1), &json!(0)), "{again}");
+    assert_eq!(exported_texts(&home), texts);
+}

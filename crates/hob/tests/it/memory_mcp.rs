@@ -186,7 +186,16 @@ fn wrong_mcp_arguments_are_refused_by_name() {
         ("memory_recall", json!({}), "cue"),
         ("memory_recall", json!({"cue": 7}), "cue"),
         ("memory_recall", json!({"cue": "x", "budget_tokens": "many"}), "budget_tokens"),
-        ("memory_recall", json!({"cue": "x", "budget_tokens": -1}), "budget_tokens"),
+        (
+            "memory_recall",
+            json!({"cue": "x", "budget_tokens": -1}),
+            "budget_tokens: -1 is not a whole number of 1 or more",
+        ),
+        (
+            "memory_recall",
+            json!({"cue": "x", "budget_tokens": 0}),
+            "budget_tokens: must be at least 1",
+        ),
         ("memory_recall", json!({"cue": "x", "limit": 1.5}), "limit"),
         ("memory_recall", json!({"cue": "x", "project": 1}), "project"),
         ("memory_recall", json!({"cue": "x", "project": "unheard-of"}), "project"),
@@ -231,6 +240,15 @@ fn recall_keeps_to_its_budget_and_limit() {
     }
     let one = bridge.call("memory_recall", json!({"cue": "lantern", "budget_tokens": 1}));
     assert_eq!(one["hits"].as_array().unwrap().len(), 1, "the best hit is always there");
+    let long = "the foghorn sounds twice a night, ".repeat(7);
+    bridge.call("memory_capture", json!({"text": long}));
+    for budget in [20, 30, 50] {
+        let result =
+            bridge.call("memory_recall", json!({"cue": "foghorn", "budget_tokens": budget}));
+        assert!(result["budget_used"].as_u64().unwrap() <= budget, "{result}");
+        assert_eq!(result["hits"][0]["cut"], true, "{result}");
+        assert!(long.contains(result["hits"][0]["text"].as_str().unwrap()), "{result}");
+    }
     for limit in [1, 7, 20] {
         let found =
             bridge.recalled(json!({"cue": "lantern", "limit": limit, "budget_tokens": 9999}));

@@ -192,3 +192,47 @@ fn answer_of_another_project_is_found_beside_own_turns() {
     let around = bridge.call("memory_timeline", json!({"around": id}));
     assert_eq!(around["turns"][0]["record_id"], id, "{around}");
 }
+
+/// Two corrections of one record were both in force.
+#[test]
+fn last_of_several_corrections_is_in_force() {
+    let home = TestHome::new();
+    let project = folder(&home, "project");
+    let _server = home.serve();
+    let mut bridge = Bridge::new(&home, &project);
+    let first = bridge.call("memory_capture", json!({"text": "the beacon listens on port 1111"}));
+    let first = first["record_id"].clone();
+    let mut correct = |id: &Value, port: u16| {
+        let text = format!("the beacon listens on port {port}");
+        let answer = bridge.call("memory_correct", json!({"record_id": id, "text": text}));
+        assert_eq!(answer["superseded"], *id, "{answer}");
+        answer["record_id"].clone()
+    };
+    let second = correct(&first, 2222);
+    assert_eq!(correct(&first, 2222), second, "a repeated call is one correction");
+    let third = correct(&first, 3333);
+    assert_eq!(correct(&second, 3333), third, "the corrected record is any of the chain");
+    // A text that comes back is the newest again.
+    let fourth = correct(&third, 2222);
+    assert_eq!(correct(&first, 2222), fourth);
+    assert_ne!(fourth, second);
+    let found = bridge.call("memory_recall", json!({"cue": "which port has the beacon?"}));
+    let in_force: Vec<&Value> = found["hits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|hit| hit.get("superseded_by").is_none())
+        .map(|hit| &hit["record_id"])
+        .collect();
+    assert_eq!(in_force, [&fourth], "{found}");
+    let mut newer = |id: &Value| {
+        let turns = bridge.call("memory_timeline", json!({"around": id, "limit": 1}));
+        turns["turns"][0]["superseded_by"].clone()
+    };
+    let chain = [newer(&first), newer(&second), newer(&third), newer(&fourth)];
+    assert_eq!(chain, [second, third, fourth, Value::Null]);
+    let started = home.run(&["session-start", "--cwd", project.to_str().unwrap()]);
+    let started = String::from_utf8(started.stdout).unwrap();
+    assert!(started.contains("port 2222"), "{started}");
+    assert!(!started.contains("port 1111") && !started.contains("port 3333"), "{started}");
+}

@@ -168,7 +168,7 @@ impl Bridge {
         self.child.id() as i32
     }
 
-    fn send(&mut self, message: &Value) {
+    pub fn send(&mut self, message: &Value) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{message}\n").as_bytes()).expect("the bridge reads");
     }
@@ -180,10 +180,21 @@ impl Bridge {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
     }
 
+    /// The next message of the bridge.
+    pub fn next_message(&mut self) -> Value {
+        let line = self.lines.recv_timeout(ANSWER).expect("the bridge answers in time");
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
+    }
+
+    /// Closes the input and returns what the bridge says until it ends.
+    pub fn finish(mut self) -> Vec<String> {
+        drop(self.stdin.take());
+        self.lines.iter().collect()
+    }
+
     /// The answer to the latest request.
     pub fn answer(&mut self) -> Value {
-        let line = self.lines.recv_timeout(ANSWER).expect("the bridge answers in time");
-        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        let answer = self.next_message();
         assert_eq!(answer["id"], self.last, "{answer}");
         answer
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use hob_testkit::TestHome;
 use serde_json::json;
 
+use crate::api::{api, assert_error, configure};
 use crate::memory_setup::{capture, exported_texts, json_of, said, transcript};
 
 /// Returns a home with an app and forty turns in the memory.
@@ -103,6 +104,28 @@ fn backup(home: &TestHome, file: &Path) {
     let output = home.run(&["backup", file.to_str().unwrap(), "--json"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(json_of(&output)["rows"]["memory.db"]["turns"], 40);
+}
+
+/// A home that was copied works in folders of its own, not in those of the home that it was copied from.
+#[test]
+fn session_of_a_copied_home_works_in_its_own_folder() {
+    let api = api("");
+    let id = api.session();
+    assert_eq!(api.turn(&id, "hi").status, 200);
+    let (home, token) = api.end_with(|server| assert!(server.stop().success()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hob.backup");
+    assert!(home.run(&["backup", file.to_str().unwrap()]).status.success());
+    let other = TestHome::new();
+    configure(&other, "");
+    assert!(other.run(&["restore", file.to_str().unwrap(), "--yes"]).status.success());
+    let server = other.serve();
+    let body = json!({"prompt": "hi"});
+    let answer = server.post(&format!("/sessions/{id}/turn"), Some(&token), &body);
+    // The agent keeps its conversations with its user, and this one has none.
+    assert_error(&answer, 502, "resume_failed", "conversation");
+    assert!(other.hob_home().join("workspaces").join(&id).is_dir());
+    assert!(server.stop().success());
 }
 
 #[test]

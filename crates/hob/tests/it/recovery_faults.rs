@@ -127,10 +127,11 @@ fn read_only_home_refuses_changes() {
     for arguments in [
         &["serve", "--no-http"][..],
         &["app", "create", "b"],
+        &["app", "list"],
         &["forget", "--yes", "--session-id", "s"],
     ] {
         let output = mounted(&home, READ_ONLY, arguments).output().unwrap();
-        fails_saying(&output, &[&root]);
+        fails_saying(&output, &[&root, "is not writable"]);
     }
     assert!(exported_texts(&home).len() >= TURNS);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use hob_testkit::{TestHome, program};
 use serde_json::Value;
@@ -14,8 +14,9 @@ use crate::memory_setup::{capture, exported_texts, json_of, said, transcript};
 
 /// The number of turns in the memory of a filled home.
 pub const TURNS: usize = 300;
-/// The number of turns of the session in the ledger of a filled home.
-pub const PROMPTS: usize = 30;
+/// The number of turns of the session in the ledger of a filled home. A damaged page of the ledger takes up to eight along,
+/// less than a quarter of them.
+pub const PROMPTS: usize = 60;
 
 /// A home that was filled once and is copied for every case.
 pub struct FilledHome {
@@ -24,8 +25,7 @@ pub struct FilledHome {
     older: PathBuf,
     pub token: String,
     pub session: String,
-    /// The number of rows in each table of each database.
-    pub rows: Value,
+    rows: OnceLock<Value>,
     /// The texts of the owner's turns in the memory.
     pub texts: Vec<String>,
 }
@@ -59,10 +59,8 @@ fn fill() -> FilledHome {
     }
     // One more start begins a new generation.
     assert!(home.serve().stop().success());
-    let file = home.folder().join("filled.backup");
-    let rows = json_of(&home.run(&["backup", file.to_str().unwrap(), "--json"]))["rows"].clone();
     let texts = exported_texts(&home);
-    FilledHome { home, older, token, session, rows, texts }
+    FilledHome { home, older, token, session, rows: OnceLock::new(), texts }
 }
 
 /// A text of about a kilobyte that does not compress into a page with its neighbours.
@@ -83,6 +81,16 @@ impl FilledHome {
             .expect("cp runs");
         assert!(copied.success());
         copy
+    }
+
+    /// The number of rows in each table of each database.
+    pub fn rows(&self) -> &Value {
+        // Of a copy: other cases copy the home meanwhile.
+        self.rows.get_or_init(|| {
+            let copy = self.copy();
+            let file = copy.folder().join("filled.backup");
+            json_of(&copy.run(&["backup", file.to_str().unwrap(), "--json"]))["rows"].clone()
+        })
     }
 
     /// Returns an older copy of a database.

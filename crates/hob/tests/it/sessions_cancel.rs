@@ -11,6 +11,7 @@ use crate::backend::{Backend, backend_tests};
 
 backend_tests!([file, cluster]: [
     cancelled_turn_answers_200_and_the_session_continues,
+    cancelled_turn_of_claude_counts_its_tokens,
     cancel_without_a_turn_answers_200,
     a_cancelled_stream_ends_with_its_answer,
     cancel_ends_only_the_running_turn,
@@ -53,6 +54,29 @@ fn cancelled_turn_answers_200_and_the_session_continues(backend: Backend) {
     });
     assert_eq!(api.ask(&id, "[[say {history}]]"), "[[say half]] [[hang]]");
     assert_eq!(api.audit_kinds(&id), ["create", "cancel", "turn", "turn"], "nothing was resumed");
+}
+
+/// Claude Code in a terminal says in its records what each message used, also in a turn that is cancelled.
+fn cancelled_turn_of_claude_counts_its_tokens(backend: Backend) {
+    let api = backend.api("");
+    let created = api.post("/sessions", &json!({"agent": "claude"}));
+    let id = created.json()["session_id"].as_str().unwrap().to_owned();
+    std::thread::scope(|scope| {
+        let prompt = r#"[[tool Bash {"command":"sleep 600"}]] [[say never]]"#;
+        let asked = scope.spawn(|| api.turn(&id, prompt));
+        wait_until("it runs", || (api.describe(&id)["turn_count"] == 1).then_some(()));
+        wait_until("the command runs", || {
+            api.get_turn(&id, 1)["events"].to_string().contains("tool_call").then_some(())
+        });
+        assert_eq!(api.cancel(&id).status, 200);
+        let body = asked.join().unwrap().json();
+        assert_eq!(body["stop_reason"], "cancelled", "{body}");
+        let usage = &body["usage"];
+        assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(10), &json!(5)));
+        assert_eq!(usage["cost_usd"], 0.0);
+    });
+    let usage = &api.describe(&id)["usage"];
+    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(10), &json!(5)));
 }
 
 fn cancel_without_a_turn_answers_200(backend: Backend) {
@@ -170,7 +194,9 @@ fn close_cancels_running_and_queued_turns(backend: Backend) {
             assert_eq!(answer.status, 200, "{}", answer.text);
             assert_eq!(answer.json()["stop_reason"], "cancelled");
         }
-        assert_eq!(answers[1].json()["events"], json!([]), "it was never asked");
+        let events = answers[1].json()["events"].clone();
+        assert_eq!(events.as_array().unwrap().len(), 1, "it was never asked: {events}");
+        assert_eq!(events[0]["result"]["stopReason"], "cancelled");
         let events: Vec<StreamEvent> = stream.by_ref().collect();
         assert_eq!(events.last().unwrap().kind, "close", "the last there is");
         assert_eq!(events.iter().filter(|event| event.kind == "turn").count(), 2);

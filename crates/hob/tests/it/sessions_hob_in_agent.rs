@@ -49,12 +49,22 @@ fn owner_searches_the_memory_of_an_app() {
     let other = api.home.app("other");
     api.tool(&api.token, "memory_capture", json!({"text": "the apps lantern"}));
     api.tool(&other, "memory_capture", json!({"text": "the others lantern"}));
-    let recall = |app: &str| {
-        let output = api.home.run(&["recall", "--json", "--app", app, "lantern"]);
+    let run = |arguments: &[&str]| {
+        let output = api.home.run(arguments);
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     };
+    let recall = |app: &str| run(&["recall", "--json", "--app", app, "lantern"]);
     let found = recall("tests");
     assert!(found.contains("the apps lantern") && !found.contains("others"), "{found}");
+    for command in [&["recall", "lantern"][..], &["timeline"]] {
+        let in_project = |project: &str| {
+            run(&[command, &["--json", "--app", "tests", "--project", project]].concat())
+        };
+        let found = in_project("*");
+        assert!(found.contains("the apps lantern") && !found.contains("others"), "{found}");
+        let found = in_project("/elsewhere");
+        assert!(!found.contains("the apps lantern"), "{found}");
+    }
     assert!(recall("other").contains("the others lantern"));
     assert!(recall("missing").contains("no app has the name missing"));
     let timeline = api.home.run(&["timeline", "--json", "--app", "other"]);

@@ -17,6 +17,7 @@ backend_tests!([file, cluster]: [
     close_withdraws_the_permission_request,
     agent_asks_for_the_fields_of_a_form,
     form_is_not_offered_to_a_session_that_asks_no_one,
+    open_question_is_no_stall,
 ]);
 
 /// A prompt whose agent asks for a form, and says what it got.
@@ -78,6 +79,18 @@ fn form_is_not_offered_to_a_session_that_asks_no_one(backend: Backend) {
         let id = api.create(&json!({"agent": "acp", "permissions": policy}));
         assert_eq!(api.ask(&id, FORM), r#"{"action":"decline"}"#, "{policy}");
     }
+}
+
+/// A turn that waits for an answer is silent because of its user: it does not count as stalled.
+fn open_question_is_no_stall(backend: Backend) {
+    let api = backend.api(&sessions("stall_secs = 1\npermission_timeout_secs = 3"));
+    let stalls = |id: &str| api.log(id).iter().filter(|event| event["event"] == "stalled").count();
+    let id = asking(&api);
+    let said = api.ask(&id, "[[permission touch x]] [[say .]]");
+    assert_eq!(said, "permission touch x: no.", "nobody answers");
+    assert_eq!(stalls(&id), 0, "{:?}", api.log(&id));
+    assert_eq!(api.ask(&id, "[[sleep 2500]] [[say awake]]"), "awake");
+    assert_eq!(stalls(&id), 1, "silence without a question is a stall");
 }
 
 fn asking(api: &Api) -> String {

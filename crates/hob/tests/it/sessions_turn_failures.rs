@@ -216,10 +216,10 @@ fn turn_names_a_working_folder_that_is_gone(backend: Backend) {
     assert_eq!(api.turn(&id, "hi").status, 200);
     assert_eq!(api.turn(&id, "[[crash]]").status, 502);
     fs::remove_dir(root.join("project")).unwrap();
-    // On a cluster it may be there on another node.
-    let answer = api.turn(&id, "hi");
-    let code = if answer.text.contains("resume_failed") { "resume_failed" } else { "agent_failed" };
-    assert_error(&answer, 502, code, "no longer exists");
+    assert_error(&api.turn(&id, "hi"), 502, "resume_failed", "no longer exists");
+    let log = api.log(&id);
+    let resumed = log.iter().filter(|event| event["event"] == "resume" && event["ok"] == false);
+    assert_eq!(resumed.count(), 1, "{log:?}");
     fs::create_dir(root.join("project")).unwrap();
     assert_eq!(api.ask(&id, "[[say {history}]]"), "hi");
 }

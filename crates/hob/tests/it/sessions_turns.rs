@@ -348,6 +348,10 @@ fn turn_with_a_bad_field_names_it(backend: Backend) {
         let huge = json!({"prompt": "x".repeat(length)}).to_string();
         assert_error(&send(&huge), 413, "too_large", "20000");
     }
+    for wrong in [json!(1), json!({}), json!([]), json!(true), json!("maybe")] {
+        let answer = api.post("/sessions", &json!({"agent": "acp", "permissions": wrong}));
+        assert_error(&answer, 400, "bad_request", "permissions");
+    }
     assert_eq!(api.describe(&id)["turn_count"], 0, "none of them was a turn");
     assert_eq!(api.turn(&id, "hi").status, 200);
 }

@@ -167,6 +167,26 @@ fn v1_conversations_follow_the_apps_settings() {
     assert_eq!(talk.ask("[[say seeded]]", Value::clone).1, "seeded");
 }
 
+/// Claude Code calls it an API error. Without a terminal, the answer was lost.
+#[test]
+fn v1_answer_that_reaches_the_output_limit_is_an_answer() {
+    for driver in ["claude-tui", "claude-stream"] {
+        let api = api(&format!("[apps.tests]\ndriver = \"{driver}\"\n"));
+        let prompt = "[[say the first part]] [[stop max_tokens]]";
+        let answer = api.message(&asking(prompt));
+        assert_eq!(answer.status, 200, "{driver}: {}", answer.text);
+        let message = answer.json();
+        assert_eq!(message["stop_reason"], "max_tokens", "{driver}: {message}");
+        assert_eq!(message["content"][0]["text"], "the first part", "{driver}: {message}");
+        assert_eq!(message["content"].as_array().unwrap().len(), 1, "{driver}: {message}");
+        let body = json!({"model": "claude", "messages": [user(prompt)]});
+        let completion = api.post("/v1/chat/completions", &body).json();
+        let choice = &completion["choices"][0];
+        assert_eq!(choice["finish_reason"], "length", "{driver}: {completion}");
+        assert_eq!(choice["message"]["content"], "the first part", "{driver}: {completion}");
+    }
+}
+
 /// Reads a whole stream: the names of events and their data.
 fn stream(api: &Api, path: &str, body: &Value) -> Vec<(String, Value)> {
     let answer = api.post(path, body);

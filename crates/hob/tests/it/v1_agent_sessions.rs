@@ -255,3 +255,29 @@ fn unsupported_parts_of_session_apis_are_refused_by_name() {
     }
     assert_eq!(api.get("/sessions").json()["count"], 0, "nothing was created");
 }
+
+/// The models of an agent are known once it has named them, over ACP.
+#[test]
+fn models_that_an_agent_offers_are_listed() {
+    let api = api(&TestHome::scripted_agent("moded", "acp", &["acp", "--settings"]));
+    let listed = |token: &str| -> Vec<String> {
+        let page = api.with_token(token).get("/v1/models").json();
+        let ids = page["data"].as_array().unwrap().iter();
+        ids.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let of_agent = |token: &str| -> Vec<String> {
+        listed(token).into_iter().filter(|name| name.starts_with("moded")).collect()
+    };
+    assert_eq!(of_agent(&api.token), ["moded"], "it has not run");
+    let id = api.create(&json!({"agent": "moded"}));
+    api.ask(&id, "[[say hi]]");
+    assert_eq!(of_agent(&api.token), ["moded", "moded/small", "moded/large"]);
+    assert_eq!(api.get("/v1/models/moded%2Flarge").json()["id"], "moded/large");
+    let other = api.home.app("other");
+    assert_eq!(of_agent(&other), ["moded"], "another app has not asked it");
+    let id = Anthropic(&api).session("moded/large", &json!([]));
+    Anthropic(&api).say(&id, "[[say {model}]]");
+    let events = Anthropic(&api).idle(&id, "end_turn");
+    let said = events.iter().find(|event| event["type"] == "agent.message").unwrap();
+    assert_eq!(said["content"][0]["text"], "large", "{said}");
+}

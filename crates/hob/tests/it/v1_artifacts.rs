@@ -84,7 +84,7 @@ fn files_of_turns_are_artifacts() {
     assert!(api.workspace(&id).join("notes").exists());
 }
 
-/// A link in the folder leads to no file outside of it, and a folder of the caller is not listed.
+/// A link in the folder leads to no file outside of it. A folder of the caller has no artifacts, and the error says why.
 #[test]
 fn artifacts_are_files_of_the_sessions_own_folder_only() {
     let home = TestHome::new();
@@ -104,5 +104,15 @@ fn artifacts_are_files_of_the_sessions_own_folder_only() {
     let id = session(&api, &place, "[[note elsewhere]] [[say done]]");
     api.wait_for_turn(&id, 1, "finished");
     assert!(work.join("notes").exists());
-    assert_eq!(artifacts(&api, &id, "notes"), Vec::<Value>::new());
+    let all = format!("/v1/agents/sessions/{id}/artifacts");
+    let one = format!("{all}/artifact_{}", "0".repeat(32));
+    for (method, path) in
+        [("GET", all), ("GET", one.clone()), ("GET", format!("{one}/content")), ("DELETE", one)]
+    {
+        let refused = api.call(method, &path, &[], &Value::Null);
+        assert_eq!(refused.status, 400, "{method} {path}: {}", refused.text);
+        let error = refused.json()["error"].clone();
+        assert_eq!(error["type"], "invalid_request_error", "{error}");
+        assert!(error["message"].as_str().unwrap().contains("workspace_directory"), "{error}");
+    }
 }

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use crate::api::*;
 
+const IMAGE: &str = "data:image/png;base64,aGVsbG8=";
+
 #[test]
 fn fields_without_effect_are_named_in_a_header() {
     let api = api("");
@@ -29,6 +31,7 @@ fn fields_without_effect_are_named_in_a_header() {
             "stream": true, "stream_options": {"include_usage": true, "include_obfuscation": false}}),
             "top_p, seed, user, stream_options.include_obfuscation",
         ),
+        ("/v1/chat/completions", json!({"messages": messages, "modalities": ["text"]}), ""),
         ("/v1/responses", json!({"input": "hi", "metadata": {"k": "v"}}), ""),
         (
             "/v1/responses",
@@ -53,6 +56,35 @@ fn fields_without_effect_are_named_in_a_header() {
                 {"type": "function", "name": "g", "strict": false}]}),
             "tools.strict",
         ),
+        (
+            "/v1/messages",
+            json!({"messages": messages, "tools": [
+                {"name": "f", "input_schema": {}, "allowed_callers": ["direct"], "strict": false,
+                    "cache_control": {"type": "ephemeral"}},
+                {"name": "g", "input_schema": {}, "allowed_callers": ["code_execution_20260120"],
+                    "defer_loading": true, "input_examples": [{}], "eager_input_streaming": true},
+                {"name": "h", "input_schema": {}, "defer_loading": true}]}),
+            "tools.allowed_callers, tools.defer_loading, tools.input_examples, tools.eager_input_streaming",
+        ),
+        (
+            "/v1/messages",
+            json!({"messages": [{"role": "user", "content": [{"type": "document", "title": "T",
+                "context": "C", "citations": {"enabled": true}, "source": {"type": "text", "data": "d"}}]}]}),
+            "messages.citations",
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "name": "me", "content": [
+                {"type": "image_url", "image_url": {"url": IMAGE, "detail": "high"}}]}]}),
+            "messages.name, messages.detail",
+        ),
+        (
+            "/v1/responses",
+            json!({"input": [{"role": "user", "content": [
+                {"type": "input_image", "image_url": IMAGE, "detail": "auto"},
+                {"type": "input_image", "image_url": IMAGE, "detail": "low"}]}]}),
+            "input.detail",
+        ),
     ] {
         let answer = api.post(path, &body);
         assert_eq!(answer.status, 200, "{body}: {}", answer.text);
@@ -64,6 +96,8 @@ fn fields_without_effect_are_named_in_a_header() {
         ("/v1/messages", "container", json!("x")),
         ("/v1/chat/completions", "audio", json!({"voice": "x"})),
         ("/v1/chat/completions", "web_search_options", json!({})),
+        ("/v1/chat/completions", "modalities", json!(["audio"])),
+        ("/v1/chat/completions", "modalities", json!(["text", "audio"])),
     ] {
         let mut body = json!({"messages": messages});
         body[name] = value;

@@ -189,6 +189,9 @@ fn repeated_creation_makes_no_second_session(backend: Backend) {
     assert_eq!(types(&first)[0], "agent.session.created");
     assert_eq!(ids(&first), ids(&again));
     assert_eq!(first[0]["session"]["id"], again[0]["session"]["id"]);
+    // It ends with the first turn, also if there are later ones.
+    api.ask(first[0]["session"]["id"].as_str().unwrap(), "[[say three]]");
+    assert_eq!(ids(&streamed()), ids(&first));
     assert_ne!(id("/v1/sessions", "c4", &managed("one")), made[0], "another key");
     let sessions = || anthropic.get("/v1/sessions?limit=100")["data"].as_array().unwrap().len();
     assert_eq!(sessions(), 4);

@@ -1,6 +1,6 @@
 //! Conversations with the client's own tools that are cut off at random: by a client that leaves during a request, by one
-//! that never returns a result, and by `kill -9` of the server. No conversation gets an answer of another one, and nothing
-//! is left.
+//! that never returns a result, and by `kill -9` of the server. No conversation gets an answer of another one, also if its
+//! history was given to a new process, and nothing is left.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -17,8 +17,6 @@ const ROUNDS: u64 = 5;
 const AT_ONCE: usize = 6;
 /// The limit of live agents. Abandoned conversations need some of them for a while.
 const MAX_LIVE: usize = 12;
-/// What the scripted agent says if it is given the history and results.
-const SEEDED: &str = "echo: Continue with these results.";
 
 fn home() -> TestHome {
     let home = TestHome::new();
@@ -33,7 +31,11 @@ fn home() -> TestHome {
 struct Conversation {
     number: u64,
     messages: Vec<Value>,
+    /// The rounds that were answered.
+    rounds: u64,
     is_over: bool,
+    /// Whether a process got the history, after a cut.
+    is_seeded: bool,
     /// The last text.
     answer: String,
 }
@@ -45,7 +47,14 @@ impl Conversation {
             .collect();
         let prompt = format!("{} [[say Last: {{result}}]]", calls.join(" [[say {result}]] "));
         let messages = vec![json!({"role": "user", "content": prompt})];
-        Conversation { number, messages, is_over: false, answer: String::new() }
+        Conversation {
+            number,
+            messages,
+            rounds: 0,
+            is_over: false,
+            is_seeded: false,
+            answer: String::new(),
+        }
     }
 
     fn body(&self) -> Value {
@@ -59,7 +68,9 @@ impl Conversation {
         for block in message["content"].as_array().unwrap() {
             if block["type"] == "tool_use" {
                 let n = block["input"]["n"].as_u64().unwrap();
-                assert_eq!(n / 10, self.number, "a call of another conversation: {message}");
+                let expected = self.number * 10 + self.rounds + 1;
+                assert_eq!(n, expected, "the next call of this conversation: {message}");
+                self.rounds += 1;
                 results.push(json!({"type": "tool_result", "tool_use_id": block["id"],
                     "content": (n * 2).to_string()}));
             }
@@ -69,7 +80,8 @@ impl Conversation {
             self.is_over = true;
             let text = message["content"][0]["text"].as_str().unwrap_or_default();
             let expected = format!("Last: {}", (self.number * 10 + ROUNDS) * 2);
-            assert!(text.ends_with(&expected) || text == SEEDED, "{expected:?}: {message}");
+            assert!(text.ends_with(&expected), "{expected:?}: {message}");
+            assert_eq!(self.rounds, ROUNDS, "{message}");
             self.answer = text.to_owned();
         } else {
             self.messages.push(json!({"role": "user", "content": results}));
@@ -105,7 +117,10 @@ impl Conversation {
                 return;
             };
             match answer.status {
-                200 => self.take(&answer.json()),
+                200 => {
+                    self.is_seeded |= answer.headers["x-hob-session"] == "seeded";
+                    self.take(&answer.json());
+                }
                 // The places of abandoned conversations are free after a while.
                 529 => std::thread::sleep(Duration::from_millis(50)),
                 _ => panic!("{}", answer.text),
@@ -154,11 +169,13 @@ fn conversations_with_client_tools_survive_cuts_and_kills() {
             continue;
         }
         assert!(conversations.iter().all(|conversation| conversation.is_over));
-        let whole = conversations.iter().filter(|one| one.answer.contains("Last: ")).count();
-        let seeded = conversations.iter().filter(|one| one.answer == SEEDED).count();
-        let abandoned = conversations.len() - whole - seeded;
+        let answered = conversations.iter().filter(|one| !one.answer.is_empty());
+        let (seeded, whole): (Vec<_>, Vec<_>) = answered.partition(|one| one.is_seeded);
+        let abandoned = conversations.len() - whole.len() - seeded.len();
+        let (whole, seeded) = (whole.len(), seeded.len());
         println!("{whole} whole, {seeded} seeded after a cut, {abandoned} abandoned");
         assert!(whole > 0, "some are not cut");
+        assert!(seeded > 0 || !is_campaign(), "some are cut");
         let hob = hob_testkit::program("hob").display().to_string();
         wait_until("no agent is left", || {
             let mut found = processes_with(&format!("HOME={}", home.user_home().display()));

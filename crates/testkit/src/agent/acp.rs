@@ -22,7 +22,8 @@ use crate::agent::flag;
 use crate::script::{self, Step};
 
 /// Runs the agent. With `--replay early`, `late` or `split` it cannot resume a session but only load
-/// it, and sends the replay before the response, after it, or on both sides of it.
+/// it, and sends the replay before the response, after it, or on both sides of it. With `--settings` it has modes, an option
+/// and a command; `{mode}` and `{model}` in a text are replaced by what holds. A new process begins with the defaults.
 pub fn run(arguments: &[String]) -> ExitCode {
     let replay = match flag(arguments, "--replay") {
         Some("early") => Some(Replay::Early),
@@ -30,7 +31,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("split") => Some(Replay::Split),
         _ => None,
     };
-    let agent = Arc::new(Agent { replay, ..Agent::default() });
+    let has_settings = arguments.iter().any(|argument| argument == "--settings");
+    let settings = Mutex::new(has_settings.then(AgentSettings::default));
+    let agent = Arc::new(Agent { replay, settings, ..Agent::default() });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
@@ -52,6 +55,9 @@ enum Replay {
 /// The time between two updates of a late replay.
 const LATE_UPDATE_INTERVAL: Duration = Duration::from_millis(40);
 
+const MODES: [&str; 2] = ["ask", "code"];
+const MODELS: [&str; 2] = ["small", "large"];
+
 #[derive(Default)]
 struct Agent {
     /// When a session is replayed, for an agent that cannot resume without a replay.
@@ -60,9 +66,30 @@ struct Agent {
     /// Requests to the client that wait for an answer.
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
     requests: Mutex<u64>,
+    /// What `--settings` offers.
+    settings: Mutex<Option<AgentSettings>>,
     /// Whether cancels are ignored, since `[[deaf]]`.
     deaf: AtomicBool,
     output: Lines,
+}
+
+struct AgentSettings {
+    mode: &'static str,
+    model: &'static str,
+}
+
+impl Default for AgentSettings {
+    fn default() -> AgentSettings {
+        AgentSettings { mode: MODES[0], model: MODELS[0] }
+    }
+}
+
+impl AgentSettings {
+    fn config_options(&self) -> Value {
+        let offered = MODELS.map(|model| json!({"value": model, "name": model}));
+        json!([{"id": "model", "name": "Model", "type": "select", "currentValue": self.model,
+            "options": offered}])
+    }
 }
 
 struct Session {
@@ -112,7 +139,8 @@ impl Agent {
                 let record = json!({"cwd": params["cwd"], "mcpServers": params["mcpServers"]});
                 session.append(&record);
                 mcp::start_for_session(&params["mcpServers"]);
-                reply(Ok(json!({"sessionId": session.id})));
+                reply(Ok(self.with_settings(json!({"sessionId": session.id}))));
+                self.offer_commands(&session.id);
             }
             "session/load" | "session/resume" => match history(session) {
                 None => reply(Err((-32002, "Resource not found"))),
@@ -126,7 +154,8 @@ impl Agent {
                     };
                     let (before, after) = turns.split_at(early);
                     before.iter().for_each(|turn| self.replay_turn(session, turn));
-                    reply(Ok(json!({})));
+                    reply(Ok(self.with_settings(json!({}))));
+                    self.offer_commands(session);
                     if method == "session/load" {
                         let (agent, session) = (self.clone(), session.to_owned());
                         let after = after.to_vec();
@@ -154,11 +183,63 @@ impl Agent {
                     session.interrupt.raise();
                 }
             }
+            "session/set_mode" => reply(self.set_mode(&params["modeId"])),
+            "session/set_config_option" => reply(self.set_option(params)),
             "session/close" => {
                 let known = self.sessions().remove(session).is_some();
                 reply(if known { Ok(json!({})) } else { Err((-32002, "Resource not found")) });
             }
             _ => reply(Err((-32601, "Method not found"))),
+        }
+    }
+
+    fn settings(&self) -> std::sync::MutexGuard<'_, Option<AgentSettings>> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the modes and options to an answer that opens a session.
+    fn with_settings(&self, mut answer: Value) -> Value {
+        if let Some(settings) = &*self.settings() {
+            let modes = MODES.map(|mode| json!({"id": mode, "name": mode}));
+            answer["modes"] = json!({"currentModeId": settings.mode, "availableModes": modes});
+            answer["configOptions"] = settings.config_options();
+        }
+        answer
+    }
+
+    fn offer_commands(&self, session: &str) {
+        if self.settings().is_some() {
+            let commands = json!([{"name": "review", "description": "Reviews changes"}]);
+            let update = json!({"sessionUpdate": "available_commands_update",
+                "availableCommands": commands});
+            self.update(session, update);
+        }
+    }
+
+    fn set_mode(&self, mode: &Value) -> Result<Value, (i64, &'static str)> {
+        let mut settings = self.settings();
+        let settings = settings.as_mut().ok_or((-32601, "Method not found"))?;
+        let found = MODES.into_iter().find(|known| mode == known);
+        settings.mode = found.ok_or((-32602, "Invalid params: no such mode"))?;
+        Ok(json!({}))
+    }
+
+    fn set_option(&self, params: &Value) -> Result<Value, (i64, &'static str)> {
+        let mut settings = self.settings();
+        let settings = settings.as_mut().ok_or((-32601, "Method not found"))?;
+        let found = MODELS.into_iter().find(|known| params["value"] == *known);
+        let found = found.filter(|_| params["configId"] == "model");
+        settings.model = found.ok_or((-32602, "Invalid params: no such option or value"))?;
+        Ok(json!({"configOptions": settings.config_options()}))
+    }
+
+    /// Replaces `{mode}` and `{model}` in a text.
+    fn settings_in(&self, text: &str) -> String {
+        match &*self.settings() {
+            Some(settings) => {
+                text.replace("{mode}", settings.mode).replace("{model}", settings.model)
+            }
+            None => text.to_owned(),
         }
     }
 
@@ -191,7 +272,8 @@ impl Agent {
             }
             match step {
                 Step::Say(text) => {
-                    let text = with_history(&text.replace("{result}", &last_result), &session.id);
+                    let text = self.settings_in(&text.replace("{result}", &last_result));
+                    let text = with_history(&text, &session.id);
                     reply.push_str(&text);
                     self.chunk(&session.id, "agent_message_chunk", &json!(text));
                 }
@@ -255,6 +337,12 @@ impl Agent {
                     "usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}}})
             }
         });
+        for step in &steps {
+            if let Step::Afterwards(count) = step {
+                let text = json!("x".repeat(1 << 20));
+                (0..*count).for_each(|_| self.chunk(&session.id, "agent_message_chunk", &text));
+            }
+        }
     }
 
     /// Writes the time again and again, at intervals that do not drift. Returns `false` when the turn was
@@ -271,11 +359,18 @@ impl Agent {
         true
     }
 
-    /// Asks for permission. Returns `false` when the turn was cancelled.
-    fn ask(&self, session: &Session, title: &str, index: usize) -> bool {
-        let call = format!("permission-{index}");
+    /// Asks for permission. A title may be followed by ` :: ` and the command. Returns `false` when the turn was cancelled.
+    fn ask(&self, session: &Session, words: &str, index: usize) -> bool {
+        let (title, command) = match words.split_once(" :: ") {
+            Some((title, command)) => (title, Some(command)),
+            None => (words, None),
+        };
+        let mut call = json!({"toolCallId": format!("permission-{index}"), "title": title});
+        if let Some(command) = command {
+            call["rawInput"] = json!({"command": command});
+        }
         let params = json!({"sessionId": session.id,
-            "toolCall": {"toolCallId": call, "title": title},
+            "toolCall": call,
             "options": [
                 {"optionId": "yes-always", "name": "Always", "kind": "allow_always"},
                 {"optionId": "yes", "name": "Allow", "kind": "allow_once"},

@@ -59,8 +59,14 @@ pub fn call(id: &str, name: &str, input: &Value) -> Option<(String, bool)> {
         params["_meta"] = json!({"claudecode/toolUseId": id});
     }
     let result = server.request("tools/call", params)?;
-    let texts = result["content"].as_array().into_iter().flatten();
-    let texts: Vec<&str> = texts.filter_map(|block| block["text"].as_str()).collect();
+    // Of data, the type says that it has come.
+    let text = |block: &Value| {
+        let resource = &block["resource"];
+        let texts = [&block["text"], &resource["text"], &block["mimeType"], &resource["mimeType"]];
+        texts.iter().find_map(|text| text.as_str()).map(str::to_owned)
+    };
+    let blocks = result["content"].as_array().into_iter().flatten();
+    let texts: Vec<String> = blocks.filter_map(text).collect();
     Some((texts.join("\n"), result["isError"] == true))
 }
 

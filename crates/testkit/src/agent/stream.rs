@@ -11,14 +11,20 @@ use uuid::Uuid;
 
 use super::effects::{self, Interrupt, Lines};
 use super::flag;
-use super::terminal::Transcript;
+use super::terminal::{Transcript, Unfinished};
 use crate::script::{self, Step};
+
+/// Hob's prompt for a history that ends with results of tools. The agent goes on with the prompt before them.
+const CONTINUE_PROMPT: &str = "Continue with these results.";
+/// The name of the error for an answer that reached the limit of output tokens.
+const OUTPUT_LIMIT: &str = "max_output_tokens";
 
 pub fn run(arguments: &[String]) -> ExitCode {
     let resumed = flag(arguments, "--resume");
     let session = resumed.or(flag(arguments, "--session-id"));
     // It writes no transcript, but resumes from one that was written for it.
     let before = resumed.and_then(|id| Transcript::open(None, Some(id)).ok());
+    let unfinished = before.as_ref().and_then(Transcript::unfinished);
     let before = before.map(|transcript| transcript.history());
     let face = Arc::new(Face {
         session: session.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned),
@@ -26,6 +32,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         interrupt: Interrupt::default(),
         output: Lines::default(),
         said: Mutex::new(before.into_iter().collect()),
+        unfinished: Mutex::new(unfinished),
     });
     // Prompts queue; each gets a result of its own.
     let (prompts, queue) = channel::<String>();
@@ -61,6 +68,8 @@ struct Face {
     output: Lines,
     /// All earlier messages.
     said: Mutex<Vec<String>>,
+    /// The prompt that a history with results of tools ends with.
+    unfinished: Mutex<Option<Unfinished>>,
 }
 
 impl Face {
@@ -76,11 +85,19 @@ impl Face {
     /// Plays one turn. Returns `true` when it failed.
     fn turn(&self, prompt: &str, number: usize) -> bool {
         self.interrupt.clear();
-        let steps = self.steps(prompt, number);
+        let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unfinished = unfinished.filter(|_| prompt == CONTINUE_PROMPT);
+        let steps = match &unfinished {
+            Some(begun) => {
+                self.note(prompt);
+                script::after_calls(&begun.prompt, begun.calls)
+            }
+            None => self.steps(prompt, number),
+        };
         self.output.send(&json!({"type": "system", "subtype": "init", "session_id": self.session,
             "tools": ["Bash", "Read"], "model": "claude-scripted"}));
         let mut text = String::new();
-        let mut last_result = String::new();
+        let mut last_result = unfinished.map_or_else(String::new, |begun| begun.last_result);
         let mut failure = None;
         let mut interrupted = false;
         let mut messages = 0;
@@ -142,17 +159,26 @@ impl Face {
             }
         }
         let failed = failure.is_some() || interrupted;
+        let mut stop_reason = if failed { Value::Null } else { json!(script::stop_reason(&steps)) };
+        // The program reports an answer that reached the limit of output tokens as an error.
+        let is_cut = stop_reason == "max_tokens";
         let result = match &failure {
             Some((_, message)) => message.clone(),
+            None if is_cut => self.output_limit(),
             None => text,
         };
+        if is_cut {
+            stop_reason = json!("stop_sequence");
+        }
         let subtype = if interrupted { "error_during_execution" } else { "success" };
-        let stop_reason = if failed { Value::Null } else { json!(script::stop_reason(&steps)) };
-        self.output.send(&json!({"type": "result", "subtype": subtype, "is_error": failed,
+        self.output.send(
+            &json!({"type": "result", "subtype": subtype, "is_error": failed || is_cut,
             "result": result, "stop_reason": stop_reason, "session_id": self.session,
             "num_turns": number + 1, "duration_ms": 1,
             "api_error_status": failure.map(|(status, _)| status),
-            "usage": {"input_tokens": 10 * messages, "output_tokens": 5 * messages}}));
+            "api_error": is_cut.then_some(OUTPUT_LIMIT),
+            "usage": {"input_tokens": 10 * messages, "output_tokens": 5 * messages}}),
+        );
         failed
     }
 
@@ -195,6 +221,17 @@ impl Face {
             let delta = json!({"type": "input_json_delta", "partial_json": piece});
             send(json!({"type": "content_block_delta", "index": 1, "delta": delta}));
         }
+    }
+
+    /// Writes that the answer has reached the limit of output tokens, and returns the words.
+    fn output_limit(&self) -> String {
+        let words = "API Error: Claude's response exceeded the 128000 output token maximum.";
+        self.output.send(&json!({"type": "assistant", "session_id": self.session,
+            "error": OUTPUT_LIMIT, "message": {"id": Uuid::new_v4().to_string(),
+                "type": "message", "role": "assistant", "model": "<synthetic>",
+                "content": [{"type": "text", "text": words}], "stop_reason": "stop_sequence",
+                "usage": {"input_tokens": 0, "output_tokens": 0}}}));
+        words.to_owned()
     }
 
     fn message_end(&self) {

@@ -1,8 +1,8 @@
 //! Forgotten turns are hidden, restored and erased.
 
 use hob_domain::memory::{
-    Forget, Forgetting, Identity, MemoryStore, PageFilter, Principal, Record, Remask, Scope,
-    Superseded, TurnSource, answer_key,
+    Forget, Forgetting, Identity, ImportMark, MemoryStore, PageFilter, Principal, Record, Remask,
+    Scope, Superseded, TurnKey, TurnSource, answer_key,
 };
 
 use super::{Fixture, add, add_of, at, facts, found, nth, record, turn, with_id};
@@ -113,8 +113,12 @@ pub async fn restored_session_takes_new_turns(fixture: &dyn Fixture) {
     add(&*store, vec![with_id("s", "one", "1", 1), with_id("s", "two", "2", 2)]).await;
     add_of(&*store, &Principal::App("shop".to_owned()), vec![with_id("s", "theirs", "1", 1)]).await;
     assert_eq!(hide(&*store, &session, 100).await, 2);
-    assert_eq!(add(&*store, vec![with_id("s", "three", "3", 3)]).await, (0, 0, 1));
+    let mark = ImportMark { path: TurnKey::of(&["/t"]), size: 1, modified: 1 };
+    let late = vec![with_id("s", "three", "3", 3)];
+    let stored = store.store_turns(&OWNER, late, vec![mark.clone()]).await.unwrap();
+    assert_eq!((stored.inserted, stored.forgotten), (0, 1));
     assert_eq!(restore(&*store, &session, 100).await, 2);
+    assert!(store.imported(vec![mark]).await.unwrap().is_empty(), "its turn is missing");
     assert_eq!(add(&*store, vec![with_id("s", "three", "3", 3)]).await, (1, 0, 0));
     index_again(&*store).await;
     let counts = store.counts(&OWNER).await.unwrap();
@@ -176,4 +180,16 @@ pub async fn restored_turns_keep_their_links_and_stay_single(fixture: &dyn Fixtu
         assert_eq!(linked.supersedes, Some(old.clone()), "{hidden:?} {restored:?}");
     }
     assert_eq!(all(&*store).await.len(), 2);
+
+    // Without the correction in the middle, the first turn is still superseded by the last.
+    let last = with_id("n", "use bun", "3", 3);
+    let Superseded::By(last) = store.supersede(&OWNER, &new, last).await.unwrap() else { panic!() };
+    assert_eq!(hide(&*store, &what, 102).await, 1);
+    let first = record(&*store, &OWNER, &old).await.unwrap();
+    assert_eq!(first.superseded_by, Some(last.clone()));
+    assert_eq!(record(&*store, &OWNER, &last).await.unwrap().supersedes, Some(old.clone()));
+    assert_eq!(restore(&*store, &what, 0).await, 1);
+    let middle = record(&*store, &OWNER, &new).await.unwrap();
+    assert_eq!((middle.supersedes, middle.superseded_by), (Some(old.clone()), Some(last)));
+    assert_eq!(record(&*store, &OWNER, &old).await.unwrap().superseded_by, Some(new));
 }

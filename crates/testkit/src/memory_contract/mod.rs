@@ -146,7 +146,8 @@ async fn latest_prompts(
     project: &str,
     limit: usize,
 ) -> Vec<Record> {
-    let selection = TurnSelection::LatestPrompts { project: project.to_owned(), limit };
+    let project = project.to_owned();
+    let selection = TurnSelection::LatestPrompts { project, max_chars: 2000, limit };
     store.turns(principal, selection).await.unwrap()
 }
 

@@ -180,6 +180,10 @@ pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
     let Superseded::By(new) = corrected else { panic!("{corrected:?}") };
     let old = record(&*store, &Principal::Owner, &page[5].id).await.unwrap();
     assert_eq!(old.superseded_by.as_ref(), Some(&new));
+    // With a second correction of one turn, two would be in force.
+    let second = with_id("note:/p", "turn 5 was right", "d", 51);
+    let already = store.supersede(&Principal::Owner, &page[5].id, second).await.unwrap();
+    assert_eq!(already, Superseded::Already(new.clone()));
     let standing = facts(&*store, &Principal::Owner, "/p").await;
     assert_eq!(standing.iter().map(|r| r.id.clone()).collect::<Vec<_>>(), [new]);
     let prompts = latest_prompts(&*store, &Principal::Owner, "/p", 20).await;

@@ -275,14 +275,9 @@ impl SessionStore for MemoryLedger {
                 let deleted =
                     state.delete(|session| session.closed_at.is_some_and(|at| at < whole(*then)));
                 state.documents.retain(|_, document| match document.kind {
-                    DocumentKind::Response
-                    | DocumentKind::Conversation
-                    | DocumentKind::MessageBatch => document.created_at >= *then,
+                    kind if kind.expires() => document.created_at >= *then,
                     DocumentKind::Session => !deleted.iter().any(|id| id.as_str() == document.id),
-                    DocumentKind::Agent
-                    | DocumentKind::Environment
-                    | DocumentKind::MemoryStore
-                    | DocumentKind::Memory => true,
+                    _ => true,
                 });
                 deleted
             }

@@ -88,16 +88,14 @@ impl ModelApi {
         ]
     }
 
-    /// Returns the variables that point the real `opencode` here and keep it from other servers. It asks before it edits
-    /// and runs, which it would not do by itself.
+    /// Returns the variables that point the real `opencode` here and keep it from other servers.
     pub fn opencode_environment(&self) -> Vec<(&'static str, String)> {
         let model = json!({"name": "Scripted", "tool_call": true,
             "limit": {"context": 200_000, "output": 8000}, "cost": {"input": 1, "output": 2}});
         let options = json!({"baseURL": format!("{}/v1", self.url), "apiKey": "sk-scripted"});
         let config = json!({"model": "anthropic/scripted", "small_model": "anthropic/scripted",
             "autoupdate": false, "share": "disabled", "enabled_providers": ["anthropic"],
-            "provider": {"anthropic": {"options": options, "models": {"scripted": model}}},
-            "permission": {"edit": "ask", "bash": "ask"}});
+            "provider": {"anthropic": {"options": options, "models": {"scripted": model}}}});
         vec![
             ("OPENCODE_CONFIG_CONTENT", config.to_string()),
             ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),

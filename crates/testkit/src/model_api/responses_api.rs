@@ -64,8 +64,15 @@ fn item(step: &Step) -> Option<Value> {
             json!({"type": "message", "id": format!("msg_{id}"), "role": "assistant",
             "content": [{"type": "output_text", "text": text, "annotations": []}]})
         }
-        Step::Tool { name, input, .. } => json!({"type": "function_call", "id": format!("fc_{id}"),
-            "call_id": format!("call_{id}"), "name": name, "arguments": input.to_string()}),
+        Step::Tool { name, input, .. } => {
+            let mut call = json!({"type": "function_call", "id": format!("fc_{id}"),
+                "call_id": format!("call_{id}"), "name": name, "arguments": input.to_string()});
+            // Codex has the tools of a server in a namespace.
+            if let Some((namespace, name)) = name.split_once('/') {
+                (call["namespace"], call["name"]) = (json!(namespace), json!(name));
+            }
+            call
+        }
         _ => return None,
     })
 }

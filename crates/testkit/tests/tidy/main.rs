@@ -128,6 +128,7 @@ fn libraries_are_used_by_their_owners_only() {
         ("tokio-postgres", vec!["hob-store"]),
         ("deadpool-postgres", vec!["hob-store"]),
         ("rustls", vec!["hob-store"]),
+        ("ruzstd", vec!["hob-store"]),
         ("rmcp", vec!["hob-mcp"]),
         ("agent-client-protocol", vec!["hob-agents"]),
         ("landlock", vec!["hob-child"]),

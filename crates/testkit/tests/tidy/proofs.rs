@@ -26,10 +26,18 @@ const AGENTS: Table = Table {
     abilities: &[
         ("turns", "turns"),
         ("cancel", "cancel"),
-        ("permissions", "permissions"),
+        ("shell", "shell"),
+        ("permissions", "deny, ask, allow"),
+        ("question", "asks for what"),
         ("restart", "after a restart"),
+        ("replay", "past said once"),
         ("kill", "after `kill -9`"),
-        ("usage", "usage"),
+        ("once", "remembered once"),
+        ("usage", "tokens"),
+        ("cost", "cost"),
+        ("model", "model"),
+        ("system", "system prompt"),
+        ("settings", "modes, commands"),
         ("mcp", "MCP servers"),
         ("sandbox", "strict sandbox"),
         ("other-node", "on another node"),
@@ -48,6 +56,7 @@ const CLIENTS: Table = Table {
         ("roo", "Roo Code"),
         ("qwen", "Qwen Code"),
         ("goose", "goose"),
+        ("zed", "Zed"),
         ("aider", "aider"),
         ("specstory", "SpecStory"),
         ("entire", "Entire"),
@@ -59,6 +68,20 @@ const CLIENTS: Table = Table {
         ("memory-files", "memory files"),
     ],
 };
+
+/// What an agent cannot do by itself, and what the page says of it.
+const LIMITS: &[(&str, &str, &str)] = &[
+    ("claude-tui", "cost", "not told"),
+    ("codex-acp", "cost", "not told"),
+    ("gemini-acp", "cost", "not told"),
+    ("gemini-acp", "model", "no option"),
+    ("claude-tui", "settings", "none over its protocol"),
+    ("claude-stream", "settings", "none over its protocol"),
+    ("claude-agent-acp", "other-node", "its records stay on their node"),
+    ("opencode-acp", "other-node", "its records stay on their node"),
+    ("codex-acp", "other-node", "its records stay on their node"),
+    ("gemini-acp", "other-node", "its records stay on their node"),
+];
 
 type Proof = (String, String, String);
 
@@ -99,7 +122,14 @@ pub fn differences() -> Vec<String> {
     let unknown = unknown.map(|proof| format!("docs/agents.md has no place for {proof:?}"));
     let gone = listed.difference(&stated).map(|proof| format!("no test states {proof:?}"));
     let new = stated.difference(&listed).map(|proof| format!("the list does not have {proof:?}"));
-    unknown.chain(gone).chain(new).collect()
+    let refuted = listed.iter().filter(|(program, ability, _)| limit(program, ability).is_some());
+    let refuted = refuted.map(|proof| format!("a test proves what LIMITS denies: {proof:?}"));
+    unknown.chain(gone).chain(new).chain(refuted).collect()
+}
+
+fn limit(program: &str, ability: &str) -> Option<&'static str> {
+    let found = LIMITS.iter().find(|(limited, what, _)| *limited == program && *what == ability);
+    found.map(|(_, _, text)| *text)
 }
 
 /// Returns the tables that the page should have and does not.
@@ -128,7 +158,7 @@ impl Table {
                 } else if has(SAMPLE) {
                     "samples"
                 } else {
-                    ""
+                    limit(program, ability).unwrap_or_default()
                 }
             };
             let cells: Vec<&str> = self.abilities.iter().map(|(id, _)| cell(id)).collect();

@@ -99,7 +99,7 @@ pub(super) fn write_sealed(
         Ok(name.to_owned())
     })?;
     if found.first().is_none_or(|name| name != MANIFEST) || found[1..] != *names {
-        bail!("a file changed while it was saved; try again");
+        bail!("a file changed while it was being backed up; try again");
     }
     Ok(())
 }
@@ -193,7 +193,9 @@ pub(super) fn read_manifest(path: &Path) -> anyhow::Result<Manifest> {
         bail!("{path} was written by a newer hob ({hob}): update this hob");
     }
     if manifest.version < VERSION {
-        bail!("{path} was written by an earlier hob ({hob}): restore it with that one");
+        bail!(
+            "{path} was written by an earlier version of hob ({hob}); use that version to restore it"
+        );
     }
     Ok(manifest)
 }

@@ -18,7 +18,7 @@ use super::archive::{
 };
 use super::home_mark::partial_prefix;
 use crate::commands::confirm::refuse_agents;
-use crate::commands::{Context, Exit};
+use crate::commands::{Context, Exit, audit};
 use crate::home::Home;
 use crate::inventory::Inventory;
 use crate::keys;
@@ -28,7 +28,7 @@ use crate::settings::Resolved;
 /// Save the databases, the key, the settings and uploaded files to one file; works while the server is running
 #[derive(ClapArgs)]
 #[command(after_help = "\
-The file is encrypted with the key of the home, except for when it was made and how many rows it has. By default the file contains the key as well, so anyone who has the file can \
+The file is encrypted with the home's key; only the time of the backup and the numbers of rows can be read without it. By default the file contains the key as well, so anyone who has the file can \
 read all of it, unless a passphrase (HOB_PASSPHRASE) protects the key or --without-key leaves it out. Hob reads the file back \
 before it reports success. Workspaces of sessions are not saved.")]
 pub struct BackupArgs {
@@ -81,6 +81,7 @@ pub fn backup(context: &Context, args: &BackupArgs) -> anyhow::Result<Exit> {
     let key = if args.without_key { KeyInBackup::LeftOut } else { KeyInBackup::Included };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let Saved { bytes, rows } = create(settings, &args.file, key, existing)?;
+    audit::record(settings, "backup", &args.file.display().to_string());
     if args.json {
         printer::out_json(&json!({"file": args.file, "bytes": bytes, "rows": rows}));
     } else {

@@ -151,7 +151,7 @@ fn open_sealed(manifest: &Manifest, key: &DataKey, folder: &Path) -> anyhow::Res
         if std::mem::take(&mut is_first) {
             let found: Option<Manifest> = serde_json::from_reader(content).ok();
             if name != MANIFEST || found.as_ref() != Some(&expected) {
-                bail!("its parts do not belong together");
+                bail!("the backup's encrypted and unencrypted parts come from different backups; use another backup");
             }
             return Ok(());
         }

@@ -17,10 +17,16 @@ pub fn sandbox(settings: &Resolved) -> Check {
     let trusted: Vec<&str> = off.map(|(name, _)| name.as_str()).collect();
     let has_view = std::env::current_exe()
         .is_ok_and(|path| hob_child::namespace_processes::is_available(&path));
-    let without = match trusted.is_empty() {
+    let mut without = match trusted.is_empty() {
         true => String::new(),
         false => format!("; without a sandbox: {}", trusted.join(", ")),
     };
+    for (name, agent) in settings.agents.iter().filter(|(_, agent)| !agent.writable.is_empty()) {
+        without.push_str(&format!(
+            "; at your risk, {name} can also write to {}",
+            agent.writable.join(", ")
+        ));
+    }
     match (hob_child::landlock_version(), has_view) {
         (Some(version), true) => check::passed(
             "sandbox",

@@ -80,8 +80,14 @@ pub fn server(settings: &Resolved) -> Check {
             let text = format!("the running server (pid {pid}) is version {version}, not {own}");
             check::warning("server", text, "restart `hob serve`")
         }
-        Err(_) => {
-            let text = format!("not running: no server answers on {}", settings.socket.display());
+        Err(error) => {
+            let socket = settings.socket.display();
+            if let Some(pid) = settings.home.unresponsive_pid(&error) {
+                let text = format!("the running server (pid {pid}) does not answer on {socket}");
+                let fix = format!("if it stays so, run `kill -KILL {pid}` and then `hob serve`");
+                return check::warning("server", text, fix);
+            }
+            let text = format!("not running: no server answers on {socket}");
             check::warning("server", text, "start it with `hob serve`")
         }
     }

@@ -10,7 +10,7 @@ use hob_agents::{Runtime, mcp_servers};
 use hob_domain::{AgentName, AgentSpec, DataKey, Driver, LedgerStore, Timestamp};
 use hob_gateway::{
     AgentCatalog, AppRequests, Conversations, Gateway, GatewayLimits, MessageBatches, Readiness,
-    Requests, ResponseLimits, Responses, SignIn, StoreProbe,
+    Requests, ResponseLimits, Responses, SignIn, StoreProbe, connections,
 };
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
@@ -22,9 +22,6 @@ use super::probe::HomeProbe;
 use crate::commands::doctor::HomeDoctor;
 use crate::settings::Resolved;
 use crate::{demo, keys, ledger};
-
-/// How long a batch of messages must be unchanged before another node continues it.
-const MAX_BATCH_IDLE: Duration = Duration::from_secs(120);
 
 /// Builds the sessions and restores those that an earlier server left open.
 pub async fn sessions(
@@ -95,11 +92,10 @@ pub fn completions(
     }))
 }
 
-/// Returns how many connections HTTP may have. The other descriptors are for the owner's socket, agents and databases.
+/// Returns how many connections HTTP may have with the descriptors that this process may open.
 pub fn max_connections() -> usize {
-    const WITHOUT_A_LIMIT: usize = 1 << 16;
-    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return WITHOUT_A_LIMIT };
-    usize::try_from(soft / 4 * 3).unwrap_or(WITHOUT_A_LIMIT).clamp(16, WITHOUT_A_LIMIT)
+    let max_descriptors = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
+    connections::max_connections(max_descriptors)
 }
 
 /// Builds the HTTP gateway on top of the other parts.
@@ -118,12 +114,8 @@ pub fn gateway(
         Some(_) => settings.values.turn_timeout,
         None => Duration::ZERO,
     };
-    let max_batch_idle = max_age_elsewhere.min(MAX_BATCH_IDLE);
-    let responses = ResponseLimits {
-        max_age_elsewhere,
-        refresh_age: settings.sessions.hard_ttl / 4,
-        max_conversation_bytes: settings.values.max_body_bytes.saturating_mul(4),
-    };
+    let (max_body_bytes, hard_ttl) = (settings.values.max_body_bytes, settings.sessions.hard_ttl);
+    let responses = ResponseLimits::new(max_body_bytes, hard_ttl, max_age_elsewhere);
     Ok(Gateway {
         version: env!("CARGO_PKG_VERSION"),
         started_at: Timestamp::now(),
@@ -132,7 +124,7 @@ pub fn gateway(
         apps: ledger.clone(),
         conversations: Conversations::new(ledger.clone(), responses.max_conversation_bytes),
         responses: Arc::new(Responses::new(ledger.clone(), responses)),
-        batches: Arc::new(MessageBatches::new(ledger.clone(), max_batch_idle)),
+        batches: Arc::new(MessageBatches::new(ledger.clone(), max_age_elsewhere)),
         catalog: AgentCatalog::new(ledger.clone()),
         runner: runner(settings, runtime, ledger.clone()),
         audit: ledger,
@@ -147,12 +139,9 @@ pub fn gateway(
         readiness: Readiness::new(probe(settings, key)),
         sign_in: SignIn::new(key, admin, settings.values.console_session),
         hosts: settings.values.hosts.0.clone(),
-        limits: GatewayLimits {
-            max_body_bytes: settings.values.max_body_bytes,
-            run_timeout: settings.values.turn_timeout,
-        },
+        limits: GatewayLimits { max_body_bytes, run_timeout: settings.values.turn_timeout },
         requests: Requests::default(),
-        app_requests: AppRequests::new(settings.values.app_requests.min(max_connections() / 2)),
+        app_requests: AppRequests::new(settings.values.app_requests, max_connections()),
     })
 }
 

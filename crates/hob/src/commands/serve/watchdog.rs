@@ -85,8 +85,8 @@ fn end(limit: Duration) -> ! {
     let seconds = limit.as_secs();
     let (sender, written) = std::sync::mpsc::channel();
     let say = move || {
-        errln!("hob: the server has run no task for {seconds} s (watchdog_secs); it ends");
-        tracing::error!(seconds, "the server has run no task; it ends");
+        errln!("hob: the server has been stuck for {seconds} s (watchdog_secs); it stops now");
+        tracing::error!(seconds, "the server has been stuck; it stops now");
         let _ = sender.send(());
     };
     if thread::Builder::new().spawn(say).is_ok() {

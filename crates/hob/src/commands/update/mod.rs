@@ -13,8 +13,8 @@ use origin::Origin;
 /// Show whether a newer version is available, and how to upgrade
 #[derive(ClapArgs)]
 #[command(after_help = "\
-If Hob was built in a checkout, it asks the Git repository that the checkout was cloned from. Packages are not published \
-yet, so for them it only says how to upgrade. It changes nothing. Exit code 1 if the repository does not answer.")]
+If Hob was built in a checkout, it asks the Git repository that the checkout was cloned from. If Hob was \
+installed from a package, the command only says how to upgrade: there is no public list of versions yet. It changes nothing. Exit code 1 if the repository does not answer.")]
 pub struct Args {
     /// Only look; Hob does not replace itself
     #[arg(long, required = true)]

@@ -23,7 +23,7 @@ use super::effects::Interrupt;
 use super::flag;
 use keys::{Key, Keys};
 use screen::Screen;
-pub(super) use transcript::Transcript;
+pub(super) use transcript::{Transcript, Unfinished};
 
 /// Names the dialog that is shown before the prompt: `trust`, `key`, `bypass` or `onboarding`.
 pub const DIALOG: &str = "HOB_SCRIPT_DIALOG";

@@ -29,6 +29,31 @@ struct Inner {
     torn: bool,
 }
 
+/// A prompt whose tools have been called in part.
+#[derive(Debug, Default)]
+pub struct Unfinished {
+    pub prompt: String,
+    pub calls: usize,
+    pub last_result: String,
+}
+
+impl Unfinished {
+    fn new(prompt: &str) -> Unfinished {
+        Unfinished { prompt: prompt.to_owned(), ..Unfinished::default() }
+    }
+
+    fn read(&mut self, block: &Value) {
+        match (block["type"].as_str(), &block["content"]) {
+            (Some("tool_use"), _) => self.calls += 1,
+            (Some("tool_result"), Value::String(text)) => self.last_result.clone_from(text),
+            (Some("tool_result"), content) => {
+                self.last_result = content[0]["text"].as_str().unwrap_or_default().to_owned();
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Transcript {
     /// Opens a new or a resumed session. The error is the message that the real CLI prints.
     pub fn open(new: Option<&str>, resumed: Option<&str>) -> Result<Transcript, String> {
@@ -78,6 +103,29 @@ impl Transcript {
             _ => Vec::new(),
         });
         texts.collect::<Vec<_>>().join(" | ")
+    }
+
+    /// Returns the last prompt of the user, if results of tools follow it: how many tools were called since, and the last
+    /// result.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        let mut found = Unfinished::default();
+        for record in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let is_user = record["type"] == "user";
+            match &record["message"]["content"] {
+                Value::String(prompt) if is_user => found = Unfinished::new(prompt),
+                Value::Array(blocks) => {
+                    for block in blocks {
+                        match block["text"].as_str() {
+                            Some(prompt) if is_user => found = Unfinished::new(prompt),
+                            _ => found.read(block),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        (found.calls > 0).then_some(found)
     }
 
     /// Holds records back from now on, to be written in another order.

@@ -9,7 +9,8 @@ use hob_domain::Timestamp;
 pub struct Moment(String);
 
 impl Moment {
-    /// Reads a date, a time (RFC 3339), `today`, `yesterday`, or how long ago it was: `30m`, `6h`, `2d`, `3w`. Days are
+    /// Reads a date, a time (RFC 3339), `today`, `yesterday`, or how long ago it was: `30m`, `6h`, `2d`, `3w`,
+    /// `3 days ago`. Days are
     /// days in UTC.
     pub fn parse(text: &str) -> Result<Moment, String> {
         Moment::parse_at(text, Timestamp::now())
@@ -30,7 +31,8 @@ impl Moment {
         let found = match text {
             "today" => days_ago(0),
             "yesterday" => days_ago(1),
-            _ => match duration(text) {
+            "last week" => days_ago(7),
+            _ => match duration(text).or_else(|| duration_in_words(text)) {
                 Some((count, unit)) => {
                     before(now, count, unit).map(|time| Moment(time.to_string()))
                 }
@@ -57,6 +59,21 @@ fn duration(text: &str) -> Option<(u64, u64)> {
     Some((text.strip_suffix(unit)?.parse().ok()?, seconds))
 }
 
+/// Reads a duration in words: `3 days ago`, `an hour ago`.
+fn duration_in_words(text: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [count, unit, "ago"] = words[..] else { return None };
+    let seconds = match unit.strip_suffix('s').unwrap_or(unit) {
+        "minute" | "min" => 60,
+        "hour" => 3600,
+        "day" => SECONDS_PER_DAY,
+        "week" => 7 * SECONDS_PER_DAY,
+        _ => return None,
+    };
+    let count = if matches!(count, "a" | "an") { 1 } else { count.parse().ok()? };
+    Some((count, seconds))
+}
+
 fn before(now: Timestamp, count: u64, unit: u64) -> Option<Timestamp> {
     now.checked_sub(Duration::from_secs(count.checked_mul(unit)?)).ok()
 }
@@ -81,11 +98,23 @@ mod tests {
         check("2d", Some("2026-11-15T05:00:00Z"));
         check("90m", Some("2026-11-17T03:30:00Z"));
         check("1w", Some("2026-11-10T05:00:00Z"));
+        check("3 days ago", Some("2026-11-14T05:00:00Z"));
+        check("an hour ago", Some("2026-11-17T04:00:00Z"));
+        check("last week", Some("2026-11-10"));
         check("2026-11-01", Some("2026-11-01"));
         check("2026-11-01T08:00:00Z", Some("2026-11-01T08:00:00Z"));
-        for wrong in
-            ["", "d", "2y", "-2d", "soon", "2026-13-01", "99999999999999999999d", "999999999999d"]
-        {
+        for wrong in [
+            "",
+            "d",
+            "2y",
+            "-2d",
+            "soon",
+            "3 moons ago",
+            "-3 days ago",
+            "2026-13-01",
+            "99999999999999999999d",
+            "999999999999d",
+        ] {
             check(wrong, None);
         }
     }

@@ -12,6 +12,7 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::owner_client::{self, NotRunning};
 use crate::printer::{self, errln, outln};
+use crate::tail_view::detail_text;
 
 /// How far back a waiting request is looked for, in events. An agent that asks does nothing else meanwhile.
 const MAX_EVENTS_BACK: u64 = 500;
@@ -164,6 +165,7 @@ async fn answer(
     } else {
         let done = if verdict == Verdict::Allow { "allowed" } else { "denied" };
         outln!("{done}: {}", printer::one_line(text("title")));
+        printer::out(&detail_text(request));
     }
     Ok(Exit::Done)
 }
@@ -187,7 +189,7 @@ async fn waiting(client: &mut Client, session: Option<&str>) -> anyhow::Result<V
         for request in open_requests(&events) {
             waiting.push(json!({"session_id": session_id, "app": session["app"],
                 "agent": session["agent"], "request_id": request["request_id"],
-                "title": request["title"], "options": request["options"],
+                "title": request["title"], "detail": request["detail"], "options": request["options"],
                 "form": request["form"]}));
         }
     }
@@ -213,6 +215,7 @@ fn print_list(waiting: &[Value], json: bool) {
     for request in waiting {
         let text = |field: &str| printer::one_line(request[field].as_str().unwrap_or_default());
         outln!("{}  {}  {}: {}", text("session_id"), text("app"), text("agent"), text("title"));
+        printer::out(&detail_text(request));
     }
     if waiting.is_empty() {
         outln!("no agent is waiting for an answer");

@@ -1,0 +1,49 @@
+//! The owner's acts on the command line are in the audit log, with and without a server.
+
+use hob_testkit::TestHome;
+
+use crate::console::{ADMIN, serve};
+use crate::memory_setup::{capture, said, transcript};
+
+#[test]
+fn owners_acts_are_in_the_audit_log() {
+    let home = TestHome::new();
+    let path = transcript(&home, "t.jsonl", &[said("s", 0, "user", "PASSWORD=letmein123 now")]);
+    assert_eq!(capture(&home, &["--cwd", "/"], &path)["inserted"], 1);
+    let run = |arguments: &[&str]| {
+        let output = home.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    run(&["app", "create", "first"]);
+    run(&["export"]);
+    run(&["export", "--unseal", "--yes"]);
+    run(&["recall", "password", "--project", "*", "--unseal", "--yes"]);
+    run(&["forget", "--session-id", "s", "--yes"]);
+    run(&["forget", "--undo", "--session-id", "s"]);
+    let copy = home.folder().join("copy.hob");
+    run(&["backup", copy.to_str().unwrap()]);
+    run(&["key", "rotate", "--yes"]);
+    let server = serve(&home);
+    run(&["app", "create", "second"]);
+    run(&["export"]);
+    let answer = server.get("/admin/audit?limit=50", Some(ADMIN));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let log = answer.json();
+    let entries = log["entries"].as_array().unwrap();
+    let actions: Vec<&str> =
+        entries.iter().rev().map(|entry| entry["action"].as_str().unwrap()).collect();
+    let expected = [
+        "app_create",
+        "export",
+        "export_unsealed",
+        "unseal",
+        "forget",
+        "undo_forget",
+        "backup",
+        "key_rotate",
+        "app_create",
+        "export",
+    ];
+    assert_eq!(actions, expected, "{}", answer.text);
+    assert!(!answer.text.contains("letmein"), "{}", answer.text);
+}
