@@ -15,7 +15,8 @@ import { SignIn } from './pages/signin';
 import { route } from './router';
 import type { Me } from './shapes';
 import { dark, toggle } from './theme';
-import { Confirmation, Toasts, attempt } from './ui/dialog';
+import { Confirmation } from './ui/dialog';
+import { Toasts, attempt } from './ui/toast';
 import { Help } from './ui/help';
 import { Icon, Logo } from './ui/icons';
 import { Palette } from './ui/palette';
@@ -207,6 +208,7 @@ function Tabs() {
           <Logo size={24} />
           <span>Hob</span>
         </a>
+        <Button icon="search" look="quiet" aria-label="Find" title="Find" onClick={() => { paletteOpen.value = true; }} />
         <Controls />
       </div>
       <nav class="tabs" aria-label="Pages">

@@ -71,6 +71,12 @@ export function dollars(amount: number | null | undefined): string {
   return `$${amount < 100 ? amount.toFixed(2) : Math.round(amount).toLocaleString('en')}`;
 }
 
+/** The cost of a usage; nothing without tokens. Some agents report tokens alone. */
+export function costOf(usage: Usage): string {
+  if (usage.cost_usd) return dollars(usage.cost_usd);
+  return tokensOf(usage) ? 'no cost reported' : '';
+}
+
 /** All tokens of a usage, also those that the cache gave. */
 export function tokensOf(usage: Omit<Usage, 'cost_usd'>): number {
   return usage.input_tokens + usage.output_tokens + usage.cached_read_tokens + usage.cached_write_tokens;
@@ -93,10 +99,9 @@ export function place(path: string | null | undefined): string {
   return path && /\/workspaces\/[0-9a-f]{32}$/.test(path) ? 'own folder' : shortPath(path);
 }
 
-/** A session's own words for itself. */
-export function titleOf(meta: Record<string, unknown> | null | undefined): string {
-  const named = ['title', 'name', 'purpose', 'for'].map((key) => meta?.[key]).find((value) => typeof value === 'string');
-  return typeof named === 'string' ? named : '';
+/** Who said a remembered turn: an app's user is the app itself. */
+export function saidBy(turn: { role: string; app?: string }): string {
+  return turn.role === 'user' ? (turn.app ?? 'you') : turn.role;
 }
 
 /** The beginning of an identifier. */

@@ -106,6 +106,8 @@ export interface Hit {
   reason?: string;
   superseded?: boolean;
   masked?: boolean;
+  /** The app whose memory has it; without one it is the owner's. */
+  app?: string;
 }
 
 export interface Found {

@@ -1,14 +1,19 @@
-// The titles of live sessions. A session's title does not change, so each is asked for once.
+// The titles of sessions. A session's title does not change, so that of a live one is asked for once.
 import { signal } from '@preact/signals';
 
 import { ApiError } from './api';
-import { titleOf } from './format';
 import type { Session } from './shapes';
 
 /** Up to this many titles are requested one by one; for more, the whole list is cheaper. */
 const FEW = 4;
 /** What could not be answered is not asked for again sooner. */
 const PAUSE = 8_000;
+
+/** A session's own words for itself. */
+export function titleOf(meta: Record<string, unknown> | null | undefined): string {
+  const named = ['title', 'name', 'purpose', 'for'].map((key) => meta?.[key]).find((value) => typeof value === 'string');
+  return typeof named === 'string' ? named : '';
+}
 
 type Titled = Pick<Session, 'session_id' | 'meta'>;
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { blocks, pieces } from '../src/events/prose';
-import { age, count, day, dollars, place, span } from '../src/format';
+import { age, costOf, count, day, dollars, place, saidBy, span } from '../src/format';
 import { marked, meets, reasonTerms, terms } from '../src/highlight';
 import { isReport } from '../src/terminal/report';
+import { spoken } from '../src/terminal/spoken';
 import { ceiling, lastDays } from '../src/ui/chart';
 
 test('words that match are marked, grown ones too', () => {
@@ -18,22 +18,10 @@ test('common words of a question are not marked', () => {
   assert.deepEqual(terms('who is it'), ['who', 'is', 'it']);
 });
 
-test('headings, lists and tables have a form, and all else stays as it was written', () => {
-  assert.deepEqual(blocks('# Result\nplain\ntext'), [
-    { kind: 'heading', level: 1, text: 'Result' },
-    { kind: 'text', text: 'plain\ntext' },
-  ]);
-  assert.deepEqual(blocks('Steps:\n1. one\n   goes on\n  - inner\nend'), [
-    { kind: 'text', text: 'Steps:' },
-    { kind: 'list', items: [{ mark: '1.', depth: 0, text: 'one\ngoes on' }, { mark: '•', depth: 1, text: 'inner' }] },
-    { kind: 'text', text: 'end' },
-  ]);
-  assert.deepEqual(blocks('| a | b |\n|---|:-:|\n| 1 | x \\| y |\n| 2 |'), [
-    { kind: 'table', head: ['a', 'b'], rows: [['1', 'x | y'], ['2', '']] },
-  ]);
-  for (const text of ['#hash', 'a | b', '-5 degrees', '2026. was', '<b>&lt;', '---']) {
-    assert.deepEqual(blocks(text), [{ kind: 'text', text }]);
-  }
+test('a turn of an app is not said by the owner', () => {
+  assert.equal(saidBy({ role: 'user' }), 'you');
+  assert.equal(saidBy({ role: 'user', app: 'shop-bot' }), 'shop-bot');
+  assert.equal(saidBy({ role: 'assistant', app: 'shop-bot' }), 'assistant');
 });
 
 test('a long text is shown around its matches, and nothing is lost in between', () => {
@@ -50,20 +38,18 @@ test('a reason names its words', () => {
   assert.deepEqual(reasonTerms('similar wording'), []);
 });
 
-test('fences are code, also before they are closed', () => {
-  assert.deepEqual(
-    pieces('a\n\n```ts\nlet x;\n```\nb').map((piece) => [piece.code, piece.text]),
-    [[false, 'a'], [true, 'let x;'], [false, 'b']],
-  );
-  assert.deepEqual(pieces('a\n```\nopen').at(-1), { code: true, language: '', text: 'open' });
-  assert.deepEqual(pieces('<script>alert(1)</script>'), [{ code: false, language: '', text: '<script>alert(1)</script>' }]);
-});
-
 test('what a terminal answers by itself is no typing', () => {
   const reports = ['\x1b[?1;2c', '\x1b[>0;276;0c', '\x1b[0n', '\x1b[12;40R', '\x1b[?12;40R', '\x1b[?2026;2$y', '\x1b[I', '\x1b[O', '\x1b[<0;3;4M', '\x1b]11;rgb:0000/0000/0000\x1b\\', '\x1bP1$r0m\x1b\\', '\x1b[8;24;80t'];
   for (const report of reports) assert.ok(isReport(report), JSON.stringify(report));
   const typed = ['a', '\r', '\x03', '\x1b', '\x1b[A', '\x1bOA', '\x1b[Z', '\x1b[3~', '\x1b[200~text\x1b[201~', '\x1bb', '\x1b[1;5C', '\x1b]', '\x1bP', 'ü', '\x7f'];
   for (const key of typed) assert.ok(!isReport(key), JSON.stringify(key));
+});
+
+test('of a screen the lines are shown that say something', () => {
+  const screen = '● one  \n\n● two\n\n╭────╮\n│ > a│\n╰────╯\n';
+  assert.deepEqual(spoken(screen, 9), ['● one', '● two', '│ > a│']);
+  assert.deepEqual(spoken(screen, 1), ['│ > a│']);
+  assert.deepEqual(spoken('', 9), []);
 });
 
 test('numbers for people', () => {
@@ -73,6 +59,13 @@ test('numbers for people', () => {
   assert.equal(age('2026-11-15T09:00:00Z', Date.parse('2026-11-15T09:00:42Z')), '42 s');
   assert.equal(day('2026-11-05'), '5 Nov');
   assert.equal(place(`/x/workspaces/${'0a'.repeat(16)}`), 'own folder');
+});
+
+test('tokens without a cost say so', () => {
+  const usage = { input_tokens: 10, output_tokens: 5, cached_read_tokens: 0, cached_write_tokens: 0 };
+  assert.equal(costOf({ ...usage, cost_usd: 0.25 }), '$0.25');
+  assert.equal(costOf({ ...usage, cost_usd: 0 }), 'no cost reported');
+  assert.equal(costOf({ ...usage, input_tokens: 0, output_tokens: 0, cost_usd: 0 }), '');
 });
 
 test('scales end at round numbers, days have no gap', () => {

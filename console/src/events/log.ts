@@ -15,7 +15,7 @@ const WEIGHT = 3_000_000;
 const PAGE = 400;
 
 /** Words of the audit, each an event of its own name in the stream. */
-const AUDIT = ['create', 'turn', 'cancel', 'permission', 'resume', 'stalled', 'notice', 'close', 'sweep_close'];
+const AUDIT = ['create', 'turn', 'cancel', 'permission', 'setting', 'resume', 'stalled', 'notice', 'close', 'sweep_close'];
 
 interface Page {
   events: LogEvent[];

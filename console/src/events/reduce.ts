@@ -349,6 +349,7 @@ export class Reduction {
     const words: Record<string, [string, NoteBlock['tone']]> = {
       create: [`Session made${string(event['agent']) ? ` with ${string(event['agent'])}` : ''}`, 'plain'],
       cancel: ['Cancelled', 'warn'],
+      setting: [changed(event), 'plain'],
       resume: resumed(event),
       stalled: [string(event['message']) || 'No output for a while', 'warn'],
       notice: [string(event['message']), 'warn'],
@@ -366,6 +367,11 @@ export class Reduction {
 
 /** A request's number without the quotes that JSON puts around a text. */
 const unquoted = (request: string) => request.replace(/^"(.*)"$/, '$1');
+
+function changed(event: LogEvent): string {
+  if (string(event['mode'])) return `Mode: ${string(event['mode'])}`;
+  return `${string(event['option'])}: ${String(event['value'])}`;
+}
 
 function resumed(event: LogEvent): [string, NoteBlock['tone']] {
   if (event['ok'] === true) return ['Conversation resumed', 'plain'];

@@ -6,7 +6,7 @@ import type { AskBlock } from '../events/block';
 import { place } from '../format';
 import { go } from '../router';
 import type { Live } from '../shapes';
-import { say } from '../ui/dialog';
+import { say } from '../ui/toast';
 import { openQuestions } from '../ui/questions';
 import { Changes } from './changes';
 import workerUrl from './worker?worker&url';

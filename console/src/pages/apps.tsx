@@ -6,7 +6,8 @@ import { count, dollars, many, span } from '../format';
 import { go, replace, route } from '../router';
 import type { App, UsageDay } from '../shapes';
 import { Bars, lastDays, weeks } from '../ui/chart';
-import { attempt, confirm, Dialog, say } from '../ui/dialog';
+import { confirm, Dialog } from '../ui/dialog';
+import { attempt, say } from '../ui/toast';
 import { useLoad } from '../ui/load';
 import { Button, Copy, Empty, Page, Problem, Section, Skeleton, When } from '../ui/parts';
 

@@ -3,7 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 
 import { get, query } from '../api';
 import type { Audit, Check, Setting } from '../shapes';
-import { attempt } from '../ui/dialog';
+import { attempt } from '../ui/toast';
 import { useLoad } from '../ui/load';
 import { Button, Copy, Empty, Page, Problem, Section, Skeleton, State, When } from '../ui/parts';
 

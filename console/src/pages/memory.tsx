@@ -5,7 +5,7 @@ import { get, query } from '../api';
 import { count, many, moment, place } from '../format';
 import { terms } from '../highlight';
 import { replace, route } from '../router';
-import type { Facets, Found, Hit, MemoryStats } from '../shapes';
+import type { App, Facets, Found, Hit, MemoryStats } from '../shapes';
 import { useLoad } from '../ui/load';
 import { Empty, Page, Problem, Skeleton } from '../ui/parts';
 import { Icon } from '../ui/icons';
@@ -18,7 +18,7 @@ import { Group } from './memory/hits';
 const FIRST = 30;
 const MOST = 200;
 
-const FILTERS = ['q', 'project', 'client', 'since', 'until'] as const;
+const FILTERS = ['q', 'app', 'project', 'client', 'since', 'until'] as const;
 
 export function Memory() {
   const values = route.value.values;
@@ -57,6 +57,7 @@ export function Memory() {
 
   const parameters = {
     q: wanted.q,
+    app: wanted.app,
     project: wanted.project,
     client: wanted.client,
     since: wanted.since ? `${wanted.since}T00:00:00Z` : '',
@@ -64,12 +65,16 @@ export function Memory() {
     limit,
   };
   const asked = `/admin/memory/search${query(parameters)}`;
-  const found = useLoad(`${asked} ${round}`, (abort) => get<Found>(asked, abort));
-  const facets = useLoad(`facets ${round}`, (abort) => get<Facets>('/admin/memory/facets', abort));
-  const stats = useLoad(`stats ${round}`, (abort) => get<MemoryStats>('/admin/memory/stats', abort), 10_000);
+  const whose = query({ app: wanted.app });
+  const found = useLoad(`${asked} ${round}`, async (abort) => ({ ...(await get<Found>(asked, abort)), app: wanted.app }));
+  const facets = useLoad(`facets ${whose} ${round}`, (abort) => get<Facets>(`/admin/memory/facets${whose}`, abort));
+  const stats = useLoad(`stats ${whose} ${round}`, (abort) => get<MemoryStats>(`/admin/memory/stats${whose}`, abort), 10_000);
+  const apps = useLoad('apps', (abort) => get<{ apps: App[] }>('/admin/apps', abort));
 
   const words = terms(wanted.q);
-  const hits = found.value?.hits ?? [];
+  // Hits of another memory do not stay on the page while this one is searched.
+  const answer = found.value?.app === wanted.app ? found.value : null;
+  const hits = answer?.hits ?? [];
   // What was chosen stays open, also when what is typed next no longer finds it.
   const last = useRef<Hit | null>(null);
   const hit = hits.find((one) => one.record_id === chosen) ?? (last.current?.record_id === chosen ? last.current : null);
@@ -100,9 +105,10 @@ export function Memory() {
               }
             }}
           />
-          {found.value && wanted.q ? <small aria-hidden="true">{Math.max(1, Math.round(found.value.took_ms))} ms</small> : null}
+          {answer && wanted.q ? <small aria-hidden="true">{Math.max(1, Math.round(answer.took_ms))} ms</small> : null}
         </label>
         <div class="filters">
+          <Whose apps={apps.value?.apps ?? []} chosen={wanted.app} onChoose={(app) => change({ app, project: null, client: null, record: null })} />
           <label>
             <span>Project</span>
             <select value={wanted.project} onChange={(e) => change({ project: e.currentTarget.value })}>
@@ -143,11 +149,13 @@ export function Memory() {
       <div class={hit ? 'memory-columns chosen' : 'memory-columns'}>
         <div class="hits" aria-busy={found.loading}>
           {found.error ? <Problem error={found.error} again={found.again} /> : null}
-          {!found.value && !found.error ? <Skeleton lines={7} tall /> : null}
-          {found.value && !hits.length ? (
+          {!answer && !found.error ? <Skeleton lines={7} tall /> : null}
+          {answer && !hits.length ? (
             <Empty icon="memory" title={wanted.q ? 'No hits' : 'Nothing is remembered yet'}>
               {wanted.q ? (
                 <p>Try fewer or other words, or another project.</p>
+              ) : wanted.app ? (
+                <p>Turns of {wanted.app} are remembered when they end.</p>
               ) : (
                 <p>
                   <code>hob setup</code> remembers the sessions of your coding agents, <code>hob import</code> those of the past.
@@ -155,11 +163,12 @@ export function Memory() {
               )}
             </Empty>
           ) : null}
-          {found.value && hits.length ? (
+          {answer && hits.length ? (
             <p class="hits-head">
               {wanted.q ? many(hits.length, 'hit') : 'The newest turns'}
-              {found.value.omitted ? `, ${count(found.value.omitted)} more left out` : ''}
-              {found.value.partial ? ' · the index is still being built' : ''}
+              {wanted.app ? ` in the memory of ${wanted.app}` : ''}
+              {answer.omitted ? `, ${count(answer.omitted)} more left out` : ''}
+              {answer.partial ? ' · the index is still being built' : ''}
             </p>
           ) : null}
           <ul class={found.loading ? 'hit-list stale' : 'hit-list'}>
@@ -192,6 +201,26 @@ export function Memory() {
 
 function withChosen<T extends { name: string; turns: number }>(list: T[], chosen: string): { name: string; turns: number }[] {
   return !chosen || list.some((one) => one.name === chosen) ? list : [...list, { name: chosen, turns: 0 }];
+}
+
+/** Chooses the owner's memory or that of an app. Without apps there is no choice. */
+function Whose({ apps, chosen, onChoose }: { apps: App[]; chosen: string; onChoose: (app: string) => void }) {
+  const names = apps.map((app) => app.app);
+  if (chosen && !names.includes(chosen)) names.push(chosen);
+  if (!names.length) return null;
+  return (
+    <label>
+      <span>Memory</span>
+      <select value={chosen} onChange={(event) => onChoose(event.currentTarget.value)}>
+        <option value="">your own</option>
+        {names.map((name) => (
+          <option key={name} value={name}>
+            app {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
 }
 
 function StatsLine({ stats }: { stats: MemoryStats | null }) {

@@ -3,10 +3,12 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { ApiError, AwayError, fresh, get, post, query, remove } from '../api';
 import { EventLog } from '../events/log';
-import { count, dollars, many, place, shortId, titleOf, tokensOf } from '../format';
+import { costOf, count, many, place, shortId, tokensOf } from '../format';
 import { go } from '../router';
 import type { Live, Session, Turn } from '../shapes';
-import { attempt, confirm, say } from '../ui/dialog';
+import { titleOf } from '../titles';
+import { confirm } from '../ui/dialog';
+import { attempt, say } from '../ui/toast';
 import { useLoad } from '../ui/load';
 import { Age, Button, Empty, Problem, Skeleton, State } from '../ui/parts';
 import { Icon } from '../ui/icons';
@@ -164,7 +166,7 @@ export function SessionPage({ id, tab, backend = false }: Props) {
               log={log}
               turns={turns.byNumber}
               working={value?.state === 'running' && !value.waiting}
-              terminal={mine?.terminal ? `#/sessions/${id}/terminal` : null}
+              terminal={mine?.terminal ? { id: mine.id, agent: mine.agent, href: `#/sessions/${id}/terminal` } : null}
               answer={(request, option, content) => attempt(() => post(`${base}/permissions/${encodeURIComponent(request)}`, { option, content }))}
             />
           ) : (
@@ -195,11 +197,12 @@ export function SessionPage({ id, tab, backend = false }: Props) {
 
 function Usage({ session }: { session: Session }) {
   const { input_tokens, output_tokens, cached_read_tokens, cached_write_tokens, cost_usd } = session.usage;
+  const cost = costOf(session.usage);
   const tokens = tokensOf(session.usage);
   return (
     <>
       {tokens ? <span title={`${input_tokens} in, ${output_tokens} out, ${cached_read_tokens} read from the cache, ${cached_write_tokens} written`}>{count(tokens)} tokens</span> : null}
-      {cost_usd ? <span>{dollars(cost_usd)}</span> : null}
+      {cost ? <span title={cost_usd ? undefined : 'The agent reports tokens only'}>{cost}</span> : null}
     </>
   );
 }

@@ -2,10 +2,12 @@
 import { useMemo, useState } from 'preact/hooks';
 
 import { get, post } from '../api';
-import { count, dollars, many, place, shortId, titleOf, tokensOf } from '../format';
+import { count, dollars, many, place, shortId, tokensOf } from '../format';
 import { go, replace, route } from '../router';
 import type { Me, Session } from '../shapes';
-import { attempt, Dialog } from '../ui/dialog';
+import { titleOf } from '../titles';
+import { Dialog } from '../ui/dialog';
+import { attempt } from '../ui/toast';
 import { useLoad } from '../ui/load';
 import { Age, Button, Empty, Page, Problem, Skeleton, State } from '../ui/parts';
 import { Questions } from '../ui/questions';

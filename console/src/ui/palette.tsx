@@ -2,11 +2,12 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 import { get } from '../api';
-import { place, shortId, titleOf } from '../format';
+import { place, shortId } from '../format';
 import { paletteOpen, helpOpen } from '../keys';
 import { toggleNotifications } from '../notifications';
 import { go } from '../router';
 import type { Session } from '../shapes';
+import { titleOf } from '../titles';
 import { toggle } from '../theme';
 import { Dialog } from './dialog';
 import { Icon } from './icons';

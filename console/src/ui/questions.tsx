@@ -7,7 +7,7 @@ import type { AskBlock } from '../events/block';
 import type { Json } from '../events/json';
 import { Reduction } from '../events/reduce';
 import type { LogEvent } from '../shapes';
-import { attempt } from './dialog';
+import { attempt } from './toast';
 import { useLoad } from './load';
 
 /** How far back a question is looked for, in events. An agent that asks does little else meanwhile. */

@@ -1,10 +1,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { get, post, query } from '../../api';
-import { many, place, shortId } from '../../format';
+import { many, place, shortId, saidBy } from '../../format';
 import { marked } from '../../highlight';
 import type { Hit } from '../../shapes';
-import { attempt, confirm, Dialog, offer, say } from '../../ui/dialog';
+import { confirm, Dialog } from '../../ui/dialog';
+import { attempt, offer, say } from '../../ui/toast';
 import { useLoad } from '../../ui/load';
 import { Button, Copy, Problem, Skeleton, When } from '../../ui/parts';
 
@@ -20,7 +21,9 @@ interface Props {
 export function Detail({ hit, words, onClose, onChanged }: Props) {
   const [original, setOriginal] = useState<string | null>(null);
   const [correcting, setCorrecting] = useState(false);
-  const around = `/admin/memory/timeline${query({ session_id: hit.session_id, project: hit.session_id ? '' : hit.project, around: hit.record_id, limit: 20 })}`;
+  // The routes that change or unseal a turn are for the owner's memory.
+  const own = !hit.app;
+  const around = `/admin/memory/timeline${query({ app: hit.app, session_id: hit.session_id, project: hit.session_id ? '' : hit.project, around: hit.record_id, limit: 20 })}`;
   const timeline = useLoad(around, (abort) => get<{ turns: Hit[] }>(around, abort));
   const here = useRef<HTMLLIElement>(null);
   const list = useRef<HTMLOListElement>(null);
@@ -58,7 +61,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
     <aside class="detail" aria-label="The chosen turn">
       <header>
         <div>
-          <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span> <When at={hit.ts} />
+          <span class={`who ${hit.role}`}>{saidBy(hit)}</span> <When at={hit.ts} /> {hit.app ? <span class="chip gold">app {hit.app}</span> : null}
           <p class="soft" title={hit.project ?? ''}>
             {[place(hit.project), hit.client, hit.session_id ? `session ${shortId(hit.session_id)}` : ''].filter(Boolean).join(' · ')}
           </p>
@@ -69,10 +72,12 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
         {original !== null ? original : marked(hit.text, words, 20_000).map((piece, at) => (piece.hit ? <mark key={at}>{piece.text}</mark> : piece.text))}
       </div>
       <div class="detail-actions">
-        <Button icon="pen" onClick={() => setCorrecting(true)}>
-          Correct
-        </Button>
-        {hit.masked ? (
+        {own ? (
+          <Button icon="pen" onClick={() => setCorrecting(true)}>
+            Correct
+          </Button>
+        ) : null}
+        {own && hit.masked ? (
           original === null ? (
             <Button
               icon="eye"
@@ -91,10 +96,14 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
           )
         ) : null}
         <Copy text={original ?? hit.text} />
-        <Button icon="trash" look="danger" onClick={() => forget('record')}>
-          Forget
-        </Button>
-        {hit.session_id ? (
+        {own ? (
+          <Button icon="trash" look="danger" onClick={() => forget('record')}>
+            Forget
+          </Button>
+        ) : (
+          <span class="soft">You can only read an app’s memory.</span>
+        )}
+        {own && hit.session_id ? (
           <Button look="quiet" onClick={() => forget('session')}>
             Forget the session
           </Button>
@@ -108,7 +117,7 @@ export function Detail({ hit, words, onClose, onChanged }: Props) {
           const self = turn.record_id === hit.record_id;
           return (
             <li key={turn.record_id} ref={self ? here : null} class={self ? 'here' : ''} aria-current={self ? 'true' : undefined}>
-              <span class={`who ${turn.role}`}>{turn.role === 'user' ? 'you' : turn.role}</span>
+              <span class={`who ${turn.role}`}>{saidBy(turn)}</span>
               <p>{turn.text.length > 600 ? `${turn.text.slice(0, 600)} …` : turn.text}</p>
               <small>
                 <When at={turn.ts} />

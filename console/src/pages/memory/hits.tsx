@@ -1,7 +1,7 @@
 // Hits of the memory, those of one session together.
 import { useState } from 'preact/hooks';
 
-import { many, place, shortId } from '../../format';
+import { many, place, shortId, saidBy } from '../../format';
 import { marked, reasonTerms } from '../../highlight';
 import type { Hit } from '../../shapes';
 import { Icon } from '../../ui/icons';
@@ -27,6 +27,7 @@ export function Group({ hits, words, chosen, onChoose }: Props) {
     <li class="hit-group">
       <h2 class="group-head">
         <span title={first.project ?? undefined}>{place(first.project) || 'No project'}</span>
+        {first.app ? <span class="chip gold">app {first.app}</span> : null}
         {first.client ? <span class="soft">{first.client}</span> : null}
         {first.session_id ? <span class="mono soft">{shortId(first.session_id)}</span> : null}
         {hits.length > 1 ? <span class="push soft">{many(hits.length, 'turn')}</span> : null}
@@ -51,7 +52,7 @@ function HitRow({ hit, words, here, onChoose }: { hit: Hit; words: string[]; her
     <li>
       <button type="button" data-item class={`hit${here ? ' here' : ''}${hit.superseded ? ' superseded' : ''}`} aria-current={here ? 'true' : undefined} onClick={onChoose}>
         <span class="hit-head">
-          <span class={`who ${hit.role}`}>{hit.role === 'user' ? 'you' : hit.role}</span>
+          <span class={`who ${hit.role}`}>{saidBy(hit)}</span>
           {hit.masked ? (
             <span class="chip" title="A secret in it is masked">
               <Icon name="lock" size={12} /> sealed

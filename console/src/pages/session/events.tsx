@@ -7,14 +7,15 @@ import { count } from '../../format';
 import type { Turn } from '../../shapes';
 import { Age, Button, Empty, Problem, Skeleton, State } from '../../ui/parts';
 import { Virtual } from '../../ui/virtual';
+import { Writing } from './writing';
 
 interface Props {
   log: EventLog;
   turns: Map<number, Turn>;
   /** Whether the agent is at work. */
   working: boolean;
-  /** Where the agent's terminal is, if it has one. */
-  terminal: string | null;
+  /** The agent's terminal and where it is, if it has one. */
+  terminal: { id: string; agent: string; href: string } | null;
   answer: RowContext['answer'];
 }
 
@@ -89,7 +90,8 @@ export function Events({ log, turns, working, terminal, answer }: Props) {
             <div class="working">
               <State word="running" label="at work" />
               <Age at={running?.started_at} before="for " />
-              {terminal ? <a class="prompt-more" href={terminal}>Watch its terminal</a> : null}
+              {terminal ? <a class="prompt-more" href={terminal.href}>Watch its terminal</a> : null}
+              {terminal ? <Writing key={terminal.id} id={terminal.id} agent={terminal.agent} /> : null}
             </div>
           ) : null}
           <div class="events-end" />

@@ -7,7 +7,7 @@ import { Attachment, watchable, type Writer } from '../../terminal/attach';
 import { isReport } from '../../terminal/report';
 import { safeTerminal, THEMES } from '../../terminal/safe';
 import { dark } from '../../theme';
-import { say } from '../../ui/dialog';
+import { say } from '../../ui/toast';
 import { Button, Empty, Skeleton, State } from '../../ui/parts';
 
 interface Props {
