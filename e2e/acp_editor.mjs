@@ -4,11 +4,14 @@
 //     acp_editor.mjs http FOLDER URL TOKEN
 //     acp_editor.mjs ws FOLDER URL TOKEN
 //
+// It prints `{"ask": "crash"}` in the middle of a turn, and is answered with the URL of the next server.
+//
 // HOB runs with the environment of this script. The agent is `acp`. Prints `{"ok": true}` at the end; anything else is an
 // error.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 
 import * as acp from "@agentclientprotocol/sdk";
@@ -16,7 +19,16 @@ import { createHttpStream } from "@agentclientprotocol/sdk/experimental/http-cli
 import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
 import WebSocket from "ws";
 
-const [transport, cwd, place, token] = process.argv.slice(2);
+const [transport, cwd, first, token] = process.argv.slice(2);
+let place = first;
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Has the server killed and another one started. Over stdio, `place` is the program and stays. */
+async function crash() {
+  console.log(JSON.stringify({ ask: "crash" }));
+  const url = JSON.parse((await answers.next()).value);
+  if (transport !== "stdio") place = url;
+}
 
 /** Opens a connection: its stream, and a function that ends it. */
 function connect() {
@@ -37,8 +49,8 @@ function connect() {
   return { stream, end: async () => {} };
 }
 
-/** Runs `work` with a new connection. */
-async function editor(work) {
+/** Runs `work` with a new connection, which a server's end may cut. */
+async function editor(work, { isCut = false } = {}) {
   const { stream, end } = connect();
   const seen = { updates: [], asked: [] };
   const app = acp
@@ -55,7 +67,7 @@ async function editor(work) {
       seen.asked.push(params.message);
       return { action: "accept", content: { port: 8080 } };
     });
-  await app.connectWith(stream, async (hobAgent) => {
+  const talk = app.connectWith(stream, async (hobAgent) => {
     const { methods } = acp;
     const started = await hobAgent.request(methods.agent.initialize, {
       protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: { elicitation: { form: {} } },
@@ -63,7 +75,11 @@ async function editor(work) {
     assert.equal(started.protocolVersion, 1);
     await work(hobAgent, seen, methods.agent.session);
   });
-  await end();
+  if (!isCut) {
+    await talk;
+    return end();
+  }
+  await talk.catch((error) => assert.ok(!(error instanceof assert.AssertionError), error));
 }
 
 const texts = (seen, kind) =>
@@ -93,6 +109,31 @@ await editor(async (hobAgent, seen, session) => {
   while (!texts(seen, "agent_message_chunk").endsWith("Begun.")) await new Promise((done) => setTimeout(done, 20));
   await hobAgent.notify(session.cancel, { sessionId });
   assert.equal((await running).stopReason, "cancelled");
+});
+// The server is killed in the middle of a turn. The editor is told, connects again, and goes on with the session.
+const told = (request) =>
+  Promise.race([
+    request.then((answer) => assert.fail(`it was answered: ${JSON.stringify(answer)}`), (error) => error),
+    new Promise((_, fail) => setTimeout(() => fail(new assert.AssertionError({ message: "no error" })), 10_000)),
+  ]);
+let crashed;
+await editor(async (hobAgent, seen, session) => {
+  await hobAgent.request(session.load, { sessionId, cwd, mcpServers: [] });
+  const running = told(hobAgent.request(session.prompt, prompt(sessionId, "[[say Again.]] [[hang]]")));
+  while (!texts(seen, "agent_message_chunk").endsWith("Again.")) await new Promise((done) => setTimeout(done, 20));
+  crashed = crash();
+  await Promise.all([crashed, running]);
+}, { isCut: true });
+await crashed;
+await editor(async (hobAgent, seen, session) => {
+  const { sessions } = await hobAgent.request(session.list, {});
+  assert.ok(sessions.some((one) => one.sessionId === sessionId), JSON.stringify(sessions));
+  await hobAgent.request(session.load, { sessionId, cwd, mcpServers: [] });
+  const before = texts(seen, "agent_message_chunk");
+  assert.ok(before.includes("Begun.") && before.endsWith("Again."), JSON.stringify(seen));
+  const next = await hobAgent.request(session.prompt, prompt(sessionId, "[[say Yes.]]"));
+  assert.equal(next.stopReason, "end_turn");
+  assert.ok(texts(seen, "agent_message_chunk").endsWith("Yes."), JSON.stringify(seen));
 });
 console.log(JSON.stringify({ ok: true }));
 process.exit(0);

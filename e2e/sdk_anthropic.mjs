@@ -294,6 +294,13 @@ async function ownTools(kind) {
   const form = { output_config: { format: { type: "json_schema", schema } } };
   const [, answer] = await create(caller, [user('[[say {"total": 10}]]')], form);
   assert.deepEqual(JSON.parse(texts(answer)[0]), { total: 10 });
+  // The SDK would ask twice more, if Hob did not forbid it.
+  let asked = 0;
+  const countedFetch = (...given) => ((asked += 1), fetch(...given));
+  const patient = client(kind, { maxRetries: 2, fetch: countedFetch });
+  const wrong = [user('[[say {"total": "ten"}]]')];
+  await raises(Anthropic.InternalServerError, () => create(patient, wrong, form), "form");
+  assert.equal(asked, 1);
   const counted = await caller.messages.countTokens({ model: MODEL, messages: [user("x")] });
   assert.ok(counted.input_tokens > 0);
 }

@@ -285,6 +285,13 @@ async function ownTools(kind) {
   const response_format = { type: "json_schema", json_schema: { name: "sum", schema } };
   const [, message] = await create(caller, [user('[[say {"total": 10}]]')], { response_format });
   assert.deepEqual(JSON.parse(message.content), { total: 10 });
+  // The SDK would ask twice more, if Hob did not forbid it.
+  let asked = 0;
+  const countedFetch = (...given) => ((asked += 1), fetch(...given));
+  const patient = at(app(kind).token, { maxRetries: 2, fetch: countedFetch });
+  const wrong = [user('[[say {"total": "ten"}]]')];
+  await raises(OpenAI.InternalServerError, () => create(patient, wrong, { response_format }), "form");
+  assert.equal(asked, 1);
 }
 
 /** The Responses API: stored and continued, streamed, with functions and forms, in the background. */

@@ -137,13 +137,18 @@ it('older events load while scrolling up', async (hob) => {
   };
   await until('the beginning is reached', async () => {
     await gather();
-    await page.mouse.wheel(0, -500);
-    await page.waitForTimeout(40);
-    return (await log(page).getByText('Session made with acp').count()) > 0;
+    // Half of what is shown, and only once it is drawn: two turns of the wheel at a time would pass over some.
+    await log(page).evaluate((list) => new Promise((drawn) => {
+      list.scrollTop -= list.clientHeight / 2;
+      requestAnimationFrame(() => requestAnimationFrame(drawn));
+    }));
+    // A list that has just grown at its beginning draws that for a moment, before it scrolls back to where one reads.
+    const isAtTop = (await log(page).evaluate((list) => list.scrollTop)) === 0;
+    return isAtTop && (await log(page).getByText('Session made with acp').count()) > 0;
   }, 60_000);
   await gather();
   // Nothing was left out on the way, apart from what the clipped prompts repeat.
-  assert.ok(seen.size >= 590, `${seen.size} of 600 were seen`);
+  assert.ok(seen.size >= 590, `${seen.size} of 600 were seen: without ${Array.from({ length: 600 }, (_, n) => n).filter((n) => !seen.has(`word-${n}.`)).join(' ')}`);
   // While one reads here, the end goes on without moving the page.
   const top = await log(page).evaluate((list) => list.scrollTop);
   await hob.ask(id, '[[say a newer end]]');
@@ -164,20 +169,6 @@ it('agent output is shown as text, never as HTML', async (hob) => {
   await close(page);
 });
 
-it('headings, lists, tables and links of an answer have a form', async (hob) => {
-  const id = await hob.session();
-  const page = await visit(browser, hob, `/sessions/${id}`);
-  await ask(page, '[[say # Ports\n\n- one\n- two\n\n| name | port |\n|---|---|\n| hob | 7717 |\n\nsee https://example.com/a.]]');
-  // The prompt has the same words.
-  const answer = page.locator('.said');
-  await answer.getByRole('cell', { name: '7717' }).waitFor();
-  assert.equal(await answer.locator('.prose-list li').count(), 2);
-  const link = answer.getByRole('link', { name: 'https://example.com/a' });
-  assert.equal(await link.getAttribute('href'), 'https://example.com/a');
-  assert.equal(await link.getAttribute('rel'), 'noreferrer noopener');
-  await close(page);
-});
-
 it('a permission request is answered with a button', async (hob) => {
   const id = await hob.session('acp', { permissions: 'ask' });
   const page = await visit(browser, hob, `/sessions/${id}`);
@@ -193,24 +184,6 @@ it('a permission request is answered with a button', async (hob) => {
   await ask(page, '[[permission delete it all]] [[say went on]]');
   await page.getByRole('group', { name: /delete it all/ }).getByRole('button', { name: 'Reject' }).click();
   await log(page).getByText('permission delete it all: no').waitFor();
-  await close(page);
-});
-
-it('a form of the agent is filled in', async (hob) => {
-  const id = await hob.session('acp', { permissions: 'ask' });
-  const page = await visit(browser, hob, `/sessions/${id}`);
-  const schema = '{"type":"object","required":["port"],"properties":{"port":{"type":"integer","title":"Port"},"remove":{"type":"string","enum":["a","b"],"default":"b"},"host":{"type":"string"}}}';
-  const prompt = `[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":${schema}}]]`;
-  await ask(page, prompt);
-  const form = page.getByRole('group', { name: 'It asks: Which port?' });
-  // A required field has to be filled in first.
-  await form.getByRole('button', { name: 'Send' }).click();
-  await form.getByLabel('Port').fill('8080');
-  await form.getByRole('button', { name: 'Send' }).click();
-  await log(page).getByText('{"action":"accept","content":{"port":8080,"remove":"b"}}').waitFor();
-  await ask(page, prompt);
-  await form.getByRole('button', { name: 'Decline' }).click();
-  await log(page).getByText('{"action":"decline"}').waitFor();
   await close(page);
 });
 
@@ -233,6 +206,8 @@ it('a turn is cancelled and the session closed', async (hob) => {
 it('a session is created and prompted from the page', async (hob) => {
   const page = await visit(browser, hob, '/sessions');
   await page.getByRole('button', { name: 'New session' }).click();
+  // The default agent is chosen already.
+  await until('the agents are there', async () => (await page.getByLabel(/^Agent/).inputValue()) === 'claude');
   await page.getByLabel(/^Agent/).selectOption('acp');
   await page.getByLabel(/First words/).fill('good morning');
   await page.getByRole('button', { name: 'Start', exact: true }).click();

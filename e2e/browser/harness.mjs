@@ -210,6 +210,27 @@ function processesOf(home) {
 
 /** A phone in a person's hand. */
 export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+const DESK = { viewport: { width: 1400, height: 900 } };
+
+/** The ways in which people look at the console: what is read and answered is tested in each. */
+export const VIEWS = [
+  ['on a desk, dark', { ...DESK, colorScheme: 'dark' }],
+  ['on a desk, light', { ...DESK, colorScheme: 'light' }],
+  ['on a phone, dark', { ...PHONE, colorScheme: 'dark' }],
+  ['on a phone, light', { ...PHONE, colorScheme: 'light' }],
+];
+
+/** Each width and each theme once, for what depends on one of them only. */
+export const TWO_VIEWS = [VIEWS[0], VIEWS[3]];
+
+/** Asserts that a page has the theme of its view, and that nothing on it is wider than the window. */
+export async function assertView(page, { colorScheme }) {
+  const seen = await page.evaluate(() => ({
+    theme: document.documentElement.dataset.theme,
+    over: Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth) - window.innerWidth,
+  }));
+  if (seen.theme !== colorScheme || seen.over > 0) throw new Error(`${seen.theme} instead of ${colorScheme}, and ${seen.over} pixels too wide`);
+}
 
 /** One browser for all tests of a file. */
 export async function launch(more = []) {
@@ -287,4 +308,22 @@ export async function visit(browser, hob, place = '/now', options = {}) {
   const page = await open(browser, hob, { ...options, where: `/#${place}` });
   await signIn(page, hob);
   return page;
+}
+
+/** Runs a body in several views on one server that `prepare` fills. An error names its view. */
+export async function inViews(views, hob, prepare, body) {
+  try {
+    await hob.start();
+    const made = await prepare(hob);
+    for (const [view, options] of views) {
+      try {
+        await body(hob, options, made);
+      } catch (error) {
+        error.message = `${view}: ${error.message}`;
+        throw error;
+      }
+    }
+  } finally {
+    await hob.stop();
+  }
 }

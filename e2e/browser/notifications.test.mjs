@@ -7,9 +7,10 @@ import https from 'node:https';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { AGENTS, close, Hob, launch, open, PHONE, signIn, until } from './harness.mjs';
+import { AGENTS, assertView, close, Hob, launch, open, signIn, TWO_VIEWS, until } from './harness.mjs';
 
 const NAME = 'hob.test';
+const [[, desk], [, phone]] = TWO_VIEWS;
 let browser;
 before(async () => {
   browser = await launch([`--host-resolver-rules=MAP ${NAME} 127.0.0.1`, '--ignore-certificate-errors']);
@@ -57,7 +58,8 @@ test('questions and finished turns are notified of, and answered from there', { 
   const hob = new Hob();
   try {
     await hob.start();
-    const page = await background(hob);
+    const page = await background(hob, desk);
+    await assertView(page, desk);
     const id = await hob.session('acp', { permissions: 'ask' });
     // Nothing is notified of until somebody turns it on.
     const control = page.getByRole('switch', { name: 'Notifications' }).first();
@@ -136,7 +138,7 @@ test('a phone reaches the console through a proxy with TLS', { timeout: 120_000 
   try {
     await hob.start();
     front = await tunnel(hob);
-    const page = await background(front, PHONE);
+    const page = await background(front, phone);
     assert.ok(await page.evaluate(() => window.isSecureContext));
     const id = await hob.session('acp', { permissions: 'ask' });
     const control = page.locator('.topbar').getByRole('switch', { name: 'Notifications' });
@@ -144,6 +146,7 @@ test('a phone reaches the console through a proxy with TLS', { timeout: 120_000 
     await until('it is on', async () => (await control.getAttribute('aria-checked')) === 'true');
     await hob.ask(id, question('Bash: make deploy', 'make deploy'));
     await until('the question is notified of', async () => (await shown(page)).some((one) => one.body === 'make deploy'));
+    await assertView(page, phone);
     await page.locator('.tile').getByRole('button', { name: 'Allow', exact: true }).tap();
     await hob.idle(id);
     assert.deepEqual(await answers(hob, id), ['yes']);

@@ -1,8 +1,8 @@
-// Questions of agents on the cards, and edits as diffs, on a desk and on a phone.
+// Questions of agents on the cards, and edits as diffs, on a desk and on a phone, dark and light.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { close, Hob, launch, PHONE, until, visit } from './harness.mjs';
+import { assertView, close, Hob, launch, TWO_VIEWS, until, VIEWS, visit } from './harness.mjs';
 
 let browser;
 before(async () => {
@@ -39,18 +39,18 @@ const CHANGE = question({
   content: [{ type: 'diff', path: '/src/refund.ts', oldText: 'one\nround(line)\nthree\n', newText: 'one\nround(sum)\nthree\n' }],
 });
 
-/** Asserts that nothing is wider than the window and that buttons are large enough for a thumb. */
-async function assertFits(page) {
-  const over = await page.evaluate(() => Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth) - window.innerWidth);
-  assert.ok(over <= 0, `${over} pixels too wide`);
+/** Asserts that nothing is wider than the window and, on a phone, that buttons are large enough for a thumb. */
+async function assertFits(page, options) {
+  await assertView(page, options);
+  if (!options.isMobile) return;
   for (const button of await page.locator('.ask-buttons button').all()) {
     const box = await button.boundingBox();
     assert.ok(box.height >= 40 && box.x >= 0 && box.x + box.width <= 390, JSON.stringify(box));
   }
 }
 
-for (const [where, options] of [['desk', { viewport: { width: 1400, height: 900 } }], ['phone', PHONE]]) {
-  it(`a question is answered on the card of its session, on a ${where}`, async (hob) => {
+for (const [view, options] of VIEWS) {
+  it(`a question is answered on the card of its session, ${view}`, async (hob) => {
     const id = await hob.session('acp', { permissions: 'ask' });
     const page = await visit(browser, hob, '/now', options);
     await hob.ask(id, `${RUN} ${CHANGE}`);
@@ -60,8 +60,8 @@ for (const [where, options] of [['desk', { viewport: { width: 1400, height: 900 
     // A session that waits for a person is not one at work.
     await tile.getByText('waiting', { exact: true }).waitFor();
     assert.equal(await tile.getByText('running', { exact: true }).count(), 0);
-    if (where === 'phone') {
-      await assertFits(page);
+    await assertFits(page, options);
+    if (options.isMobile) {
       const question = await first.boundingBox();
       const figures = await page.locator('.figures').boundingBox();
       assert.ok(question.y < figures.y && question.y < 500, 'the question comes first');
@@ -76,7 +76,7 @@ for (const [where, options] of [['desk', { viewport: { width: 1400, height: 900 
     await page.evaluate(() => { location.hash = '/sessions'; });
     const row = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
     await row.getByText('waiting', { exact: true }).waitFor();
-    if (where === 'phone') await assertFits(page);
+    await assertFits(page, options);
     // By the keyboard alone.
     await row.locator('ins').waitFor();
     await row.getByRole('button', { name: 'Reject' }).focus();
@@ -90,7 +90,7 @@ for (const [where, options] of [['desk', { viewport: { width: 1400, height: 900 
     await close(page);
   });
 
-  it(`edits are shown as diffs, on a ${where}`, async (hob) => {
+  it(`edits are shown as diffs, ${view}`, async (hob) => {
     const id = await hob.session('acp');
     const edit = { file_path: '/src/queue.ts', old_string: 'keep\nretries.set(job)\nkeep too', new_string: 'keep\nretries.delete(job)\nkeep too' };
     const write = { file_path: '/src/new.ts', content: 'export const one = 1;\n' };
@@ -103,8 +103,7 @@ for (const [where, options] of [['desk', { viewport: { width: 1400, height: 900 
     await log.locator('ins').getByText('retries.delete(job)').waitFor();
     await log.locator('ins').getByText('export const one = 1;').waitFor();
     assert.equal(await log.locator('.diff').count(), 4);
-    const over = await page.evaluate(() => document.querySelector('main').scrollWidth - window.innerWidth);
-    assert.ok(over <= 0, `${over} pixels too wide`);
+    await assertView(page, options);
     // It folds, and stays folded.
     await page.getByRole('button', { name: /^Edit/ }).click();
     await log.locator('del').getByText('retries.set(job)').waitFor({ state: 'detached' });
@@ -112,18 +111,42 @@ for (const [where, options] of [['desk', { viewport: { width: 1400, height: 900 
   });
 }
 
-it('a long prompt is folded, and the page says that the agent works', async (hob) => {
-  const id = await hob.session();
-  const page = await visit(browser, hob, `/sessions/${id}`);
-  await hob.ask(id, `${'many words of a prompt. '.repeat(200)} the end of the prompt [[say begun]] [[hang]]`);
-  await page.getByRole('log').getByText('begun', { exact: true }).waitFor();
-  await page.getByText('at work').waitFor();
-  assert.equal(await page.locator('.turn-head').getByText('the end of the prompt').count(), 0);
-  await page.getByRole('button', { name: /Show all .* characters/ }).click();
-  await page.locator('.turn-head').getByText('the end of the prompt').waitFor();
-  // This agent has no terminal, so there is no way to one.
-  await until('the tab is gone', async () => (await page.getByRole('tab', { name: 'Terminal' }).count()) === 0);
-  await hob.call('POST', `/admin/sessions/${id}/cancel`);
-  await page.getByText('at work').waitFor({ state: 'detached' });
-  await close(page);
-});
+for (const [view, options] of TWO_VIEWS) {
+  it(`a long prompt is folded, and the page says that the agent works, ${view}`, async (hob) => {
+    const id = await hob.session();
+    const page = await visit(browser, hob, `/sessions/${id}`, options);
+    await hob.ask(id, `${'many words of a prompt. '.repeat(200)} the end of the prompt [[say begun]] [[hang]]`);
+    await page.getByRole('log').getByText('begun', { exact: true }).waitFor();
+    await page.getByText('at work').waitFor();
+    assert.equal(await page.locator('.turn-head').getByText('the end of the prompt').count(), 0);
+    await assertView(page, options);
+    await page.getByRole('button', { name: /Show all .* characters/ }).click();
+    await page.locator('.turn-head').getByText('the end of the prompt').waitFor();
+    // This agent has no terminal, so there is no way to one.
+    await until('the tab is gone', async () => (await page.getByRole('tab', { name: 'Terminal' }).count()) === 0);
+    await hob.call('POST', `/admin/sessions/${id}/cancel`);
+    await page.getByText('at work').waitFor({ state: 'detached' });
+    await close(page);
+  });
+
+  it(`a form of the agent is filled in, ${view}`, async (hob) => {
+    const id = await hob.session('acp', { permissions: 'ask' });
+    const page = await visit(browser, hob, `/sessions/${id}`, options);
+    const schema = '{"type":"object","required":["port"],"properties":{"port":{"type":"integer","title":"Port"},"remove":{"type":"string","enum":["a","b"],"default":"b"},"host":{"type":"string"}}}';
+    const prompt = `[[request elicitation/create {"mode":"form","message":"Which port?","requestedSchema":${schema}}]]`;
+    await hob.ask(id, prompt);
+    const form = page.getByRole('group', { name: 'It asks: Which port?' });
+    await form.getByRole('button', { name: 'Send' }).waitFor();
+    await assertView(page, options);
+    // A required field has to be filled in first.
+    await form.getByRole('button', { name: 'Send' }).click();
+    await form.getByLabel('Port').fill('8080');
+    await form.getByRole('button', { name: 'Send' }).click();
+    await page.getByRole('log').getByText('{"action":"accept","content":{"port":8080,"remove":"b"}}').waitFor();
+    await hob.idle(id);
+    await hob.ask(id, prompt);
+    await form.getByRole('button', { name: 'Decline' }).click();
+    await page.getByRole('log').getByText('{"action":"decline"}').waitFor();
+    await close(page);
+  });
+}

@@ -86,7 +86,7 @@ const STORIES = {
     const read = tool(session, 'call-1', 'Read migrations/0007_orders.sql', 'read', { path: 'migrations/0007_orders.sql' });
     await wait(40);
     read('ALTER TABLE orders ADD COLUMN currency TEXT NOT NULL DEFAULT \'EUR\';');
-    await speak(session, 'agent_message_chunk', 'The migration is safe: the column has a default, so old rows stay valid. Two things I would change before merging:\n\n1. `currency` should be checked against the list in `config/currencies.ts`.\n2. The index on `(customer, created_at)` is never used by a query; leave it out.');
+    await speak(session, 'agent_message_chunk', 'The migration is safe: the column has a default, so old rows stay valid. Two things I would change *before* merging:\n\n1. `currency` should be checked against the list in `config/currencies.ts`:\n   ```ts\n   if (!CURRENCIES.has(order.currency)) throw new UnknownCurrency(order.currency);\n   ```\n2. The index on `(customer, created_at)` is never used by a query; leave it out.\n\n| file | risk |\n|---|---|\n| `migrations/0007_orders.sql` | none, ~~if the table is small~~ also for large tables |\n| `src/orders/create.ts` | see 1 |\n\nThe rule is in [our notes on migrations](https://example.com/notes/migrations).');
   },
   async watch(session) {
     await speak(session, 'agent_message_chunk', 'Watching the nightly build. ');

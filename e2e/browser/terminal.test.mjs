@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { AGENTS, close, Hob, launch, scripted, signIn, until, visit } from './harness.mjs';
+import { AGENTS, assertView, close, Hob, inViews, launch, scripted, signIn, until, VIEWS, visit } from './harness.mjs';
 
 let browser;
 before(async () => {
@@ -259,6 +259,38 @@ test('a process without a terminal says so', { timeout: 90_000 }, () =>
     await close(page);
   }),
 );
+
+test('the text of an agent on a terminal is seen while it is written', { timeout: 90_000 }, () => {
+  const hob = new Hob();
+  const script = path.join(hob.user, 'script');
+  // A message is on the screen before it is complete, and in the log only then.
+  writeFileSync(script, '[[say The first words appear.]] [[until go]] [[say The last words follow.]]\n');
+  writeFileSync(path.join(hob.home, 'config.toml'), scripted('claude', 'claude-tui', [], { HOB_SCRIPT: script }), { mode: 0o600 });
+  const begin = async () => {
+    const id = await hob.session('claude');
+    await hob.ask(id, 'write');
+    return id;
+  };
+  return inViews(VIEWS, hob, () => Promise.all(VIEWS.map(begin)), async (hob, options, ids) => {
+    const id = ids.pop();
+    const page = await visit(browser, hob, `/sessions/${id}`, options);
+    const writing = page.getByRole('log').getByRole('group', { name: 'The screen of claude' });
+    await writing.getByText('The first words appear.').waitFor();
+    await page.getByRole('link', { name: 'Watch its terminal' }).waitFor();
+    assert.equal(await page.locator('.said').count(), 0);
+    // The end is in view.
+    await until('it is in view', () => writing.evaluate((element) => {
+      const [inner, outer] = [element.parentElement, element.closest('.virtual')].map((one) => one.getBoundingClientRect());
+      return inner.bottom <= outer.bottom && inner.top >= outer.top;
+    }));
+    await assertView(page, options);
+    const session = await hob.call('GET', `/admin/sessions/${id}`);
+    writeFileSync(path.join(session.cwd, 'go'), '');
+    await page.locator('.said').getByText('The last words follow.').waitFor();
+    await writing.waitFor({ state: 'detached' });
+    await close(page);
+  });
+});
 
 test('a terminal reconnects after the next sign-in', { timeout: 90_000 }, () =>
   withHob(new Hob(AGENTS, '[console]\nsession_secs = 8\n'), async (hob) => {

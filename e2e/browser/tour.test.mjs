@@ -1,10 +1,11 @@
 // A tour of all pages with realistic data, in both colour schemes and on a phone. UPDATE_SCREENSHOTS=1 writes the
-// screenshots to docs/assets/.
+// screenshots to docs/assets/, and four of them as a picture that moves.
 import assert from 'node:assert/strict';
 import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 
+import { animation } from './animation.mjs';
 import { close, Hob, launch, open, player, root, signIn, storyteller, until } from './harness.mjs';
 
 const assets = path.join(root, 'docs/assets');
@@ -87,16 +88,22 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     await hob.idle(review);
 
     const page = await open(browser, hob, { colorScheme: 'dark', reducedMotion: 'reduce', viewport: { width: 1160, height: 760 } });
-    const picture = async (name) => {
-      await page.evaluate(() => document.fonts.ready);
-      await page.mouse.move(0, 0);
-      const bytes = await page.screenshot({ animations: 'disabled' });
-      assert.ok(bytes.length < 150 * 1024, `${name} has ${bytes.length} bytes`);
+    const write = (name, bytes) => {
       if (!keep) return;
       mkdirSync(assets, { recursive: true });
       writeFileSync(path.join(assets, `${name}.png`), bytes);
       made.push(name);
     };
+    const shot = async (name) => {
+      await page.evaluate(() => document.fonts.ready);
+      await page.mouse.move(0, 0);
+      const png = await page.screenshot({ animations: 'disabled' });
+      assert.ok(png.length < 150 * 1024, `${name} has ${png.length} bytes`);
+      return png;
+    };
+    const picture = async (name) => write(name, await shot(name));
+    const frames = [];
+    const frame = async (what, ms) => frames.push({ png: await shot(what), ms });
     const go = (where) => page.evaluate((hash) => { location.hash = hash; }, where);
     await page.getByLabel('Admin token').waitFor();
     await signIn(page, hob);
@@ -105,6 +112,7 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     await page.locator('.tail').getByText(/Shard 2/).first().waitFor();
     await until('the terminal is drawn', () => page.locator('canvas').evaluate((canvas) => canvas.width > 400));
     await page.waitForTimeout(1200);
+    await frame('four sessions', 3500);
     await page.setViewportSize({ width: 1160, height: 920 });
     await picture('console-now');
     await page.setViewportSize({ width: 1160, height: 760 });
@@ -113,8 +121,27 @@ test('a tour of the console', { timeout: 240_000 }, async () => {
     await page.getByRole('group', { name: /npm test/ }).waitFor();
     await page.getByRole('button', { name: /Search/ }).waitFor();
     await picture('console-session');
+    await frame('a question', 3500);
     await page.getByRole('button', { name: 'Allow once' }).click();
     await page.getByText('All 36 billing tests pass').waitFor();
+    await page.locator('.session-head').getByText('idle').waitFor();
+    await frame('the answer', 3500);
+    await go(`/sessions/${review}`);
+    await page.locator('.said li').getByText('is never used by a query').waitFor();
+    await page.locator('.said').getByRole('link', { name: /\(example\.com\)$/ }).waitFor();
+    await frame('a review', 6000);
+    const tour = animation(frames);
+    assert.ok(tour.length < 480 * 1024, `the picture that moves has ${tour.length} bytes`);
+    // The browser sees all of them in it.
+    const decoded = await page.evaluate(async (text) => {
+      const data = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+      const decoder = new ImageDecoder({ data, type: 'image/png' });
+      await decoder.tracks.ready;
+      const { image } = await decoder.decode({ frameIndex: 3 });
+      return { frames: decoder.tracks.selectedTrack.frameCount, height: image.displayHeight };
+    }, tour.toString('base64'));
+    assert.deepEqual(decoded, { frames: 4, height: 760 });
+    write('console-tour', tour);
 
     await go(`/sessions/${worker}/terminal`);
     await until('the terminal shows the work', async () => (await page.locator('.xterm-rows').textContent()).includes('leaves the map'));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the table: a sentence is the sum of its terms' rows, and should point where the teacher points.
 
-    fit.py --terms sentences.terms --vectors vectors.npy --out table.bin
+    fit.py --terms sentences.terms --vectors vectors.npy --out english.bin
 
 A ridge regression, solved by conjugate gradients: no chance is involved, so that the same input gives the
 same table. Then rows are scaled to int8.

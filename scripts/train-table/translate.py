@@ -2,7 +2,7 @@
 """Adds words of other languages to a table: their sentence should point where the teacher points for its English original.
 
     translate.py --table english.bin --terms sentences.terms --vectors vectors.npy --pairs parallel.tsv \\
-        --pair-terms parallel.terms --pair-vectors parallel.npy --out table.bin
+        --pair-terms parallel.terms --pair-vectors parallel.npy --out table.int8
 
 The rows that the table has already stay as they are, to the bit; the new ones are fitted to what those leave open. The first
 three are what the table was fitted to, by which its axes are known; `parallel.npy` are the vectors of the English sides, each once,

@@ -4,7 +4,7 @@ use hob_agents::app_permits::AppPermits;
 use hob_agents::claude::screen;
 use hob_agents::json_lines::{self, LineReader};
 use hob_gateway::acp_protocol;
-use hob_sessions::session::render::{TerminalRenderer, tool_title};
+use hob_sessions::session::event_text::{TerminalRenderer, tool_title};
 use hob_sessions::session::{text_of, update_of};
 use hob_terminal::{Filter, FilterPolicy, MAX_SCROLLBACK_LINES, ScreenModel, Size};
 use hob_transcript::claude::stream_json;

@@ -8,6 +8,7 @@ use hob::{Answer, Call, FRAME_LIMIT, frame};
 use hob_agents::mcp_servers;
 use hob_gateway::acp_protocol;
 use hob_gateway::client::{Client, Method};
+use hob_mcp::message::{legal_id, read_message};
 use hob_mcp::offline::{self, OfflineServer};
 use hob_mcp::{
     Caller, CaptureArguments, CorrectArguments, ForgetArguments, McpServer, RecallArguments,
@@ -115,6 +116,10 @@ pub fn mcp_frames(bytes: &[u8]) {
     }
     let offline = OfflineServer::memory();
     for line in bytes.split(|byte| *byte == b'\n') {
+        if let Err(refusal) = read_message(line) {
+            let id = refusal.answer()["id"].clone();
+            assert!(id.is_null() || legal_id(&id).as_ref() == Some(&id), "{id}");
+        }
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
         let (method, params) = (message["method"].as_str().unwrap_or_default(), &message["params"]);
         if let Some(result) = offline.result(method, params) {

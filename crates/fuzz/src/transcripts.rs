@@ -3,7 +3,8 @@
 use hob_transcript::claude::{LiveRecord, TurnReader, echoes, last_text, synthesize_turn_messages};
 use hob_transcript::{
     CursorChat, CursorChatRoot, CursorConversation, CursorMessage, ParsedSession, ReadProgress,
-    RecordedClient, TranscriptTurn, add_cursor_chat_message, parse_chunk, parse_document,
+    RecordedClient, TranscriptTurn, ZedThread, add_cursor_chat_message, parse_chunk,
+    parse_document,
 };
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ pub fn other_transcripts(bytes: &[u8]) {
     assert_eq!(parse_document(bytes), Some(document), "a document is read alike twice");
 }
 
-/// Reads values of Cursor's databases.
+/// Reads values of Cursor's and Zed's databases.
 fn read_values(bytes: &[u8]) {
     if let Some(root) = CursorChatRoot::parse(bytes) {
         assert!(root.messages.iter().all(|id| id.len() == 64), "ids are digests");
@@ -52,6 +53,9 @@ fn read_values(bytes: &[u8]) {
     }
     if let Some(CursorMessage { turn: Some(turn), .. }) = CursorMessage::parse(&value) {
         check_growth([&turn].into_iter(), bytes);
+    }
+    if let Some(thread) = ZedThread::parse(&value) {
+        check_growth(thread.session.turns.iter(), bytes);
     }
     let mut chat = ParsedSession::default();
     add_cursor_chat_message(&mut chat, &value);
@@ -82,7 +86,7 @@ fn read_lines(bytes: &[u8], client: Option<RecordedClient>) {
     let whole = parse_chunk(bytes, &mut progress);
     let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     assert_eq!(whole.consumed, complete, "the complete lines are consumed");
-    check_growth(whole.turns.iter().chain(&whole.partial_line), bytes);
+    check_growth(whole.turns.iter(), bytes);
     let saved = serde_json::to_vec(&progress).expect("the progress can be saved");
     let loaded: ReadProgress = serde_json::from_slice(&saved).expect("and loaded");
     assert_eq!(loaded, ReadProgress { work: Vec::new(), ..progress.clone() });
