@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 /// the last of the pages that continue a long row: the row is read, with zeros in place of its end, and without an error.
 /// With these changes the read fails, and only this one: other pages stay readable. An error of the disk stays what it is.
 /// On the first page nothing changes, because there the zeros are how SQLite learns that the key is wrong.
-const CHANGES: [(&str, &str); 3] = [
+///
+/// SQLite calls itself ready before SQLCipher is. A thread that opened its first file in between was told that its key is
+/// wrong in form. With the last change it waits until SQLCipher is ready.
+const CHANGES: [(&str, &str); 4] = [
     (
         "          sqlcipher_codec_ctx_set_error(ctx, rc);
         }
@@ -34,6 +37,15 @@ const CHANGES: [(&str, &str); 3] = [
         "CODEC1(pPager, pPg->pData, pPg->pgno, 3, rc = SQLITE_NOMEM_BKPT);",
         "CODEC1(pPager, pPg->pData, pPg->pgno, 3,
     if( rc==SQLITE_OK ) rc = (pPg->pgno==1 ? SQLITE_NOMEM_BKPT : SQLITE_CORRUPT_BKPT));",
+    ),
+    (
+        "%s: db=%p, nDb=%d\", __func__, db, nDb);
+
+  if(!sqlcipher_init) {",
+        "%s: db=%p, nDb=%d\", __func__, db, nDb);
+
+  if(!sqlcipher_shutdown) sqlcipher_extra_init(NULL);
+  if(!sqlcipher_init) {",
     ),
 ];
 
