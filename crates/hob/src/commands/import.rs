@@ -11,7 +11,7 @@ use hob_domain::memory::{ImportMark, Principal, Stored};
 use hob_memory::{
     CaptureBatch, Engine, find_transcripts, import_mark, is_of_an_app, record_folders,
 };
-use hob_transcript::RecordFile;
+use hob_transcript::{AgentClient, RecordFile, RecordedClient};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -20,6 +20,7 @@ use super::import_records::{Unread, batch, read_records, shows_changes};
 use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
+use crate::settings::FollowedRecords;
 
 /// About how many turns one transaction stores. A live capture may have to wait for one
 /// transaction.
@@ -50,23 +51,24 @@ pub struct Args {
     json: bool,
 }
 
+/// What came of the files of an import.
 #[derive(Default)]
-struct Totals {
+pub struct Totals {
     files: usize,
     skipped: usize,
-    stored: Stored,
+    pub stored: Stored,
     errors: usize,
     /// Files that are not transcripts of a known client.
-    unknown: Vec<PathBuf>,
+    pub unknown: Vec<PathBuf>,
     /// Other files that could not be read, and why.
-    failed: Vec<(PathBuf, String)>,
+    pub failed: Vec<(PathBuf, String)>,
 }
 
 /// A file or folder to import, and what came of it.
 struct Place {
     path: PathBuf,
     /// The name of the client that records there. A path that the user names may be anyone's.
-    client: Option<&'static str>,
+    client: Option<RecordedClient>,
     files: Vec<PathBuf>,
     totals: Totals,
 }
@@ -81,7 +83,7 @@ impl Place {
         let Totals { files, skipped, stored, unknown, failed, .. } = &self.totals;
         let known = stored.duplicates + stored.forgotten;
         let unread = unknown.len() + failed.len();
-        let client = self.client.map(|name| format!("{name}, ")).unwrap_or_default();
+        let client = self.client.map(|client| format!("{}, ", client.name())).unwrap_or_default();
         format!(
             "{client}{}: {} found, {files} read, {skipped} with nothing new, {unread} not read; {} \
              imported, {known} already stored",
@@ -97,10 +99,35 @@ impl Place {
         let unread = unread.chain(failed.iter().map(|(path, reason)| (path, reason.clone())));
         let unread: Vec<Value> =
             unread.map(|(path, reason)| json!({"path": path, "reason": reason})).collect();
-        json!({"client": self.client, "path": self.path, "found": self.files.len(), "files": files,
+        let client = self.client.map(RecordedClient::name);
+        json!({"client": client, "path": self.path, "found": self.files.len(), "files": files,
             "skipped": skipped, "inserted": stored.inserted,
             "duplicates": stored.duplicates + stored.forgotten, "unread": unread})
     }
+}
+
+/// Returns how new conversations of programs without hooks are remembered, if the server does not follow their records yet.
+fn hint_to_follow(places: &[Place], followed: &FollowedRecords) -> Option<String> {
+    let has_hooks =
+        |client| AgentClient::ALL.into_iter().any(|c| RecordedClient::from(c) == client);
+    let mut clients: Vec<RecordedClient> = Vec::new();
+    for place in places.iter().filter(|place| !place.files.is_empty()) {
+        clients.extend(place.client.filter(|c| !has_hooks(*c) && !followed.clients.contains(c)));
+    }
+    clients.sort();
+    clients.dedup();
+    if clients.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = clients.iter().map(|client| client.name()).collect();
+    let all = followed.clients.iter().chain(&clients).map(|client| client.as_str().to_owned());
+    let all = all.chain(followed.folders.iter().map(|folder| folder.display().to_string()));
+    Some(format!(
+        "Hob has no hooks in {}. To import their new conversations as well, run `hob config set memory.follow {}` and restart \
+         the server",
+        names.join(", "),
+        all.collect::<Vec<_>>().join(",")
+    ))
 }
 
 /// Imports the past sessions of every client on this machine. Returns what was imported.
@@ -108,7 +135,9 @@ pub fn import_past(context: &Context) -> anyhow::Result<String> {
     let args = Args { paths: Vec::new(), json: false };
     let outcome = import(context, &args)?;
     anyhow::ensure!(outcome.finished, "interrupted; run `hob import` to continue");
-    Ok(outcome.summary())
+    let hint = hint_to_follow(&outcome.places, &context.settings.values.memory_follow);
+    let hint = hint.map(|hint| format!(". {hint}")).unwrap_or_default();
+    Ok(outcome.summary() + &hint)
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
@@ -138,6 +167,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         outln!("{}", outcome.summary());
         if *errors > 0 {
             outln!("skipped {errors} lines or files that could not be read");
+        }
+        if let Some(hint) = hint_to_follow(&outcome.places, &context.settings.values.memory_follow)
+        {
+            outln!("{hint}");
         }
     }
     if !outcome.finished {
@@ -230,11 +263,29 @@ fn count(number: usize, what: &str) -> String {
 }
 
 /// Returns the existing folders in which this user's clients record, each with the client's name.
-fn default_places() -> Vec<(Option<&'static str>, PathBuf)> {
+fn default_places() -> Vec<(Option<RecordedClient>, PathBuf)> {
     let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let Some(home) = folder("HOME") else { return Vec::new() };
     let folders = record_folders(&home, folder).into_iter();
-    folders.map(|(client, path)| (Some(client.name()), path)).collect()
+    folders.map(|(client, path)| (Some(client), path)).collect()
+}
+
+/// Returns the existing folders in which these clients record.
+pub fn places_of(clients: &[RecordedClient]) -> Vec<PathBuf> {
+    let places = default_places().into_iter();
+    let of_clients = places.filter(|(client, _)| client.is_some_and(|c| clients.contains(&c)));
+    of_clients.map(|(_, path)| path).collect()
+}
+
+/// Imports files that were found in folders of records. Reads files, so it blocks the thread.
+pub async fn import_files(
+    engine: &Engine,
+    workspaces: &Path,
+    files: Vec<PathBuf>,
+) -> anyhow::Result<Totals> {
+    let mut place = Place { path: PathBuf::new(), client: None, files, totals: Totals::default() };
+    import_place(engine, workspaces, &mut place, &ProgressBar::hidden()).await?;
+    Ok(place.totals)
 }
 
 fn progress(files: u64) -> ProgressBar {

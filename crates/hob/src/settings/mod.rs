@@ -16,3 +16,4 @@ pub use registry::SETTINGS;
 pub use resolve::{check_file, load, load_or_default};
 pub use resolved::Resolved;
 pub use source::{Row, SettingsError, Source};
+pub use value::FollowedRecords;

@@ -9,7 +9,7 @@ use hob_store::StoreUrl;
 
 use super::setting::Setting;
 use super::source::SettingsError;
-use super::value::{AgentReference, HostNames, ValueReader};
+use super::value::{AgentReference, FollowedRecords, HostNames, ValueReader};
 
 /// Makes [`SETTINGS`] and [`Values`] from one table, so that a setting cannot be in one and not in
 /// the other. The type of a field decides which values are valid; see [`super::value`].
@@ -195,6 +195,10 @@ settings! {
     memory_model: Option<PathBuf> {
         key: "memory.model", default: "",
         help: "Folder with a BERT sentence model (`model.safetensors`, `tokenizer.json`, `config.json`) that recall uses in addition to the built-in embedding table. If empty, recall uses the table alone.",
+    }
+    memory_follow: FollowedRecords {
+        key: "memory.follow", default: "",
+        help: "Programs and folders whose records the server imports while they grow, for example `[\"cursor\", \"zed\", \"~/src/shop\"]`. Use this for programs that have no hooks: `cline`, `copilot`, `cursor`, `goose`, `qwen`, `roo` and `zed` by name; aider, SpecStory and Entire by the folder of the repository. In the environment variable, commas separate them.",
     }
     memory_undo: Duration {
         key: "memory.forget_undo_secs", default: "86400", min: 0,

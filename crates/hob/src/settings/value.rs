@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hob_agents::claude::HistoryMode;
 use hob_store::StoreUrl;
+use hob_transcript::{RECORDS, RecordedClient};
 use toml::{Table, Value};
 
 use super::paths;
@@ -235,6 +236,48 @@ impl SettingValue for HostNames {
             return Err("must be a list of host names without ports".to_owned());
         }
         Ok(HostNames(names.into_iter().map(str::to_owned).collect()))
+    }
+}
+
+/// Records that the server imports by itself: those of clients, by their names, and those below folders. A variable
+/// separates them with commas.
+#[derive(Debug, Clone)]
+pub struct FollowedRecords {
+    pub clients: Vec<RecordedClient>,
+    pub folders: Vec<PathBuf>,
+}
+
+impl SettingValue for FollowedRecords {
+    fn parse(text: &str) -> Result<Value, String> {
+        HostNames::parse(text)
+    }
+
+    fn convert(given: &Given<'_>) -> Result<FollowedRecords, String> {
+        // `hob config set` writes a text.
+        let listed = given.value.as_str().map(Self::parse).transpose()?;
+        let value = listed.as_ref().unwrap_or(&given.value);
+        let names = value.as_array().ok_or("must be a list of programs and folders")?;
+        let mut followed = FollowedRecords { clients: Vec::new(), folders: Vec::new() };
+        for name in names {
+            let name = name.as_str().ok_or("must be a list of texts")?;
+            let recorder =
+                RECORDS.iter().find(|known| known.id == name && !known.places.is_empty());
+            match recorder {
+                Some(known) => followed.clients.push(known.client),
+                None if name.starts_with(['/', '~']) => {
+                    followed.folders.push(paths::expand(name, given.environment));
+                }
+                None => {
+                    let known = RECORDS.iter().filter(|known| !known.places.is_empty());
+                    let known: Vec<&str> = known.map(|known| known.id).collect();
+                    return Err(format!(
+                        "{name:?} is neither one of {} nor an absolute path of a folder",
+                        known.join(", ")
+                    ));
+                }
+            }
+        }
+        Ok(followed)
     }
 }
 

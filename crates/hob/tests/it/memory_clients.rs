@@ -1,9 +1,10 @@
 //! The records of other clients: what `hob import` finds and takes, and that everything is stored once.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hob_testkit::{TestHome, proved_with_samples};
+use hob_testkit::{HobServer, TestHome, proved_with_samples, wait_until};
 use serde_json::{Value, json};
 
 use crate::memory_setup::*;
@@ -251,6 +252,111 @@ fn conversations_of_every_client_are_imported_once() {
     proved_with_samples("goose", &["import", "once"]);
     proved_with_samples("aider", &["import", "once"]);
     proved_with_samples("specstory", &["import", "once"]);
+}
+
+/// Returns the texts of each client's turns.
+fn texts_by_client(home: &TestHome) -> BTreeMap<String, Vec<String>> {
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for turn in export(home) {
+        let client = turn["client"].as_str().unwrap().to_owned();
+        texts.entry(client).or_default().push(turn["text"].as_str().unwrap().to_owned());
+    }
+    texts
+}
+
+fn follow(home: &TestHome, records: &str) -> HobServer {
+    home.serve_with(|command| {
+        command.env("HOB_MEMORY_FOLLOW", records);
+    })
+}
+
+#[test]
+fn followed_records_are_remembered_while_they_grow() {
+    let clients = Clients::new();
+    let project = clients.project();
+    // What was said before the server starts, and a document that is only half written.
+    let copilot = clients.copilot();
+    let cline = clients.cline();
+    let whole = fs::read_to_string(&cline).unwrap();
+    fs::write(&cline, &whole[..whole.len() / 2]).unwrap();
+    let qwen = clients.qwen();
+    let lines = fs::read_to_string(&qwen).unwrap();
+    fs::remove_file(&qwen).unwrap();
+    let records = format!("cline, copilot,goose,qwen,roo,{}", project.display());
+    let server = follow(&clients.home, &records);
+    wait_until("the past of Copilot CLI", || {
+        texts_by_client(&clients.home).get("copilot").filter(|texts| texts.len() == 2).cloned()
+    });
+    // New files of every client, one of them still without its last line.
+    clients.gemini(&project);
+    clients.roo();
+    clients.goose();
+    clients.aider();
+    clients.specstory();
+    fs::write(&cline, &whole).unwrap();
+    let end = lines.find('\n').unwrap() + 1;
+    fs::write(&qwen, &lines[..end]).unwrap();
+    wait_until("the first turn of Qwen Code", || texts_by_client(&clients.home).remove("qwen"));
+    fs::write(&qwen, &lines).unwrap();
+    let found = wait_until("two turns of each", || {
+        let found = texts_by_client(&clients.home);
+        (found.len() == 7 && found.values().all(|texts| texts.len() == 2)).then_some(found)
+    });
+    for (client, texts) in &found {
+        assert_eq!(*texts, [format!("{client} heron?"), format!("{client} harbour")]);
+    }
+    assert!(!found.contains_key("gemini"), "nobody asked to follow it");
+    // After a kill, the next server stores what was said meanwhile, and nothing twice.
+    server.kill();
+    clients.opencode();
+    let mut grown = fs::read_to_string(&copilot).unwrap();
+    let last = grown.trim_end().lines().last().unwrap().to_owned();
+    let id = serde_json::from_str::<Value>(&last).unwrap()["id"].as_str().unwrap().to_owned();
+    let more = last.replace(&id, "99999999-9999-4999-8999-999999999999");
+    grown.push_str(&more.replace("copilot harbour", "copilot reeds"));
+    grown.push('\n');
+    fs::write(&copilot, grown).unwrap();
+    let _server = follow(&clients.home, &records);
+    wait_until("the new turn of Copilot CLI", || {
+        texts_by_client(&clients.home).get("copilot").filter(|texts| texts.len() == 3).cloned()
+    });
+    assert_eq!(export(&clients.home).len(), 15);
+    proved_with_samples("copilot", &["live"]);
+    proved_with_samples("cline", &["live"]);
+    proved_with_samples("roo", &["live"]);
+    proved_with_samples("qwen", &["live"]);
+    proved_with_samples("goose", &["live"]);
+    proved_with_samples("aider", &["live"]);
+    proved_with_samples("specstory", &["live"]);
+}
+
+#[test]
+fn import_says_how_to_follow_programs_without_hooks() {
+    let clients = Clients::new();
+    clients.gemini(&clients.project());
+    let text = |arguments: &[&str]| {
+        let done = clients.home.run(arguments);
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    assert!(!text(&["import"]).contains("memory.follow"));
+    clients.qwen();
+    clients.copilot();
+    let said = text(&["import"]);
+    assert!(said.contains("Copilot CLI, Qwen Code"), "{said}");
+    assert!(said.contains("hob config set memory.follow copilot,qwen"), "{said}");
+    text(&["config", "set", "memory.follow", "copilot,qwen"]);
+    assert!(!text(&["import"]).contains("memory.follow"));
+    clients.roo();
+    let said = text(&["import"]);
+    assert!(said.contains("no hooks in Roo Code. "), "{said}");
+    assert!(said.contains("memory.follow copilot,qwen,roo`"), "{said}");
+    let bad = clients.home.run(&["config", "set", "memory.follow", "copilot,claude desktop"]);
+    let said = String::from_utf8_lossy(&bad.stderr);
+    assert!(
+        !bad.status.success() && said.contains("\"claude desktop\" is neither one of"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hob_testkit::{TestHome, proved_with_samples};
+use hob_testkit::{TestHome, proved_with_samples, wait_until};
 use serde_json::{Value, json};
 
 use crate::memory_setup::*;
@@ -116,6 +116,31 @@ fn database_of_zed_is_imported_once() {
     assert_eq!((&again["inserted"], &again["duplicates"]), (&json!(0), &json!(6)), "{again}");
     assert_eq!(export(&home).len(), 6);
     proved_with_samples("zed", &["import", "once"]);
+}
+
+#[test]
+fn followed_databases_are_remembered() {
+    let home = TestHome::new();
+    let _server = home.serve_with(|command| {
+        command.env("HOB_MEMORY_FOLLOW", "cursor,goose,zed");
+    });
+    sample(&home, "cursor-state.vscdb", CURSOR_DATABASE);
+    sample(&home, "cursor-store.db", CURSOR_CHAT);
+    sample(&home, "goose-sessions.db", GOOSE_DATABASE);
+    sample(&home, "zed-threads.db", ZED_DATABASE);
+    let count = |client: &str, turns: &[Value]| {
+        turns.iter().filter(|turn| turn["client"] == client).count()
+    };
+    wait_until("the turns of the editors", || {
+        let turns = export(&home);
+        (count("cursor", &turns) >= 6 && count("goose", &turns) >= 2 && count("zed", &turns) >= 2)
+            .then_some(())
+    });
+    let again = json_of(&home.run(&["import", "--json"]));
+    assert_eq!(again["inserted"], 0, "{again}");
+    proved_with_samples("cursor", &["live"]);
+    proved_with_samples("goose", &["live"]);
+    proved_with_samples("zed", &["live"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod command;
 mod listeners;
 mod parts;
 mod probe;
+mod record_watch;
 mod runtime;
 mod server;
 mod signals;

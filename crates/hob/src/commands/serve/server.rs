@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::listeners::Listeners;
 use super::signals::StopSignals;
-use super::{backups, parts, runtime};
+use super::{backups, parts, record_watch, runtime};
 use crate::commands::Context;
 use crate::inventory::Inventory;
 use crate::outbox::Outbox;
@@ -130,6 +130,7 @@ impl Server {
             tasks.spawn(note_inventory(self.settings.clone(), self.key.clone(), stopping.clone()));
             tasks.spawn(backups::run(self.settings.clone(), stopping.clone()));
         }
+        tasks.spawn(record_watch::run(self.settings.clone(), engine.clone(), stopping.clone()));
         let model = self.settings.values.memory_model.clone();
         tasks.spawn(maintenance::run(engine.clone(), model, stopping.clone()));
     }
