@@ -634,6 +634,13 @@ fn wrong_model_is_an_error_and_a_run_is_a_session_of_one_turn() {
     assert_eq!((status, &refused["code"]), (502, &json!("agent_failed")), "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("marble"), "{refused}");
     setup.end(&[".claude"]);
+    let setup = Setup::codex();
+    let session = setup.session(json!({"model": "marble"}));
+    let (_, refused) = setup.post(&session.at("/turn"), &json!({"prompt": "hi"}));
+    let error = refused["error"].as_str().unwrap();
+    assert!(error.contains("refuses the model \"marble\""), "{refused}");
+    assert!(error.contains("it offers scripted, gpt-"), "{refused}");
+    setup.end(&[".codex"]);
 }
 
 /// opencode is an independent implementation: what holds for it holds for the protocol.
@@ -871,8 +878,8 @@ fn policies_reach_agents_of_other_vendors() {
 fn agents_take_what_a_session_asks_for() {
     let mut setups = vec![
         (Setup::claude(), "sonnet", "sonnet", "mcp__adder__add"),
-        (Setup::codex(), "", "", ""),
-        (Setup::gemini(), "", "", ""),
+        (Setup::codex(), "gpt-5.5", "gpt-5.5", "mcp__adder/add"),
+        (Setup::gemini(), "", "", "mcp_adder_add"),
     ];
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         setups.push((Setup::opencode(), "anthropic/claude-opus-5", "claude-opus-5", "adder_add"));
@@ -887,11 +894,9 @@ fn agents_take_what_a_session_asks_for() {
         }
         let session = setup.session(asked);
         setup.turn(&session, "one");
-        if !tool.is_empty() {
-            setup.turn(&session, &format!(r#"[[tool {tool} {{"a":40,"b":2}}]] [[say Added.]]"#));
-            let last = setup.last_request().to_string();
-            assert!(last.contains("the sum is 42"), "{name}: {last}");
-        }
+        setup.turn(&session, &format!(r#"[[tool {tool} {{"a":40,"b":2}}]] [[say Added.]]"#));
+        let last = setup.last_request().to_string();
+        assert!(last.contains("the sum is 42"), "{name}: {last}");
         let last = setup.last_request();
         assert!(last.to_string().contains("You are Beaver."), "{name}");
         assert!(last["model"].as_str().unwrap_or_default().contains(named), "{name}");
@@ -912,8 +917,8 @@ fn agents_take_what_a_session_asks_for() {
         ]);
     }
     proved_with_program("claude-agent-acp", &["system", "model", "settings"]);
-    proved_with_program("codex-acp", &["system", "settings"]);
-    proved_with_program("gemini-acp", &["system", "settings"]);
+    proved_with_program("codex-acp", &["system", "model", "settings", "mcp"]);
+    proved_with_program("gemini-acp", &["system", "settings", "mcp"]);
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         proved_with_program("opencode-acp", &["system", "model", "settings", "mcp"]);
     }

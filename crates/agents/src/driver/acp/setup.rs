@@ -194,8 +194,19 @@ impl ConversationOpener<'_> {
         }
         let (option, value) = (MODEL_OPTION.to_owned(), OptionValue::Choice(model.to_owned()));
         let change = SettingChange::Option { option, value };
-        setting::send(self.wire, id, &change, self.settings).answer.await?;
-        Ok(Vec::new())
+        match setting::send(self.wire, id, &change, self.settings).answer.await {
+            Ok(()) => Ok(Vec::new()),
+            Err(error) if is_closed(&error) => Err(error),
+            Err(error) => {
+                let offered = match self.settings.models().as_slice() {
+                    [] => String::new(),
+                    models => format!("; it offers {}", models.join(", ")),
+                };
+                let why = words(&error);
+                let text = format!("the agent refuses the model {model:?} ({why}){offered}");
+                Err(Error::new(error.code, text))
+            }
+        }
     }
 
     /// Logs in with an API key from the agent's environment. Any other method needs a person.
