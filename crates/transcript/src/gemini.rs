@@ -13,6 +13,9 @@ use crate::turn::TranscriptTurn;
 
 /// What Gemini CLI puts in front of a session in the user's name.
 const SESSION_CONTEXT: &str = "<session_context>";
+/// What hooks say, such as Hob's own at the start of a session, before or after a prompt. The text between has no such
+/// characters.
+const HOOK_CONTEXT: (&str, &str) = ("<hook_context>", "</hook_context>");
 
 /// Reads the lines of one chunk.
 #[derive(Debug, Default)]
@@ -80,8 +83,13 @@ fn turn(message: &Value) -> Option<TranscriptTurn> {
         // Notes of the program: info, warning, error.
         _ => return None,
     };
-    let text = text_of(&message["content"]);
-    let text = text.trim();
+    // What the user typed, if Gemini CLI has added something, such as a file that the prompt names.
+    let typed = text_of(&message["displayContent"]);
+    let text = if typed.trim().is_empty() { text_of(&message["content"]) } else { typed };
+    let text = match role {
+        TurnRole::User => without_hook_context(&text),
+        TurnRole::Assistant => text.trim(),
+    };
     let is_context = role == TurnRole::User && text.starts_with(SESSION_CONTEXT);
     let is_said = !text.is_empty() && !is_context;
     is_said.then(|| TranscriptTurn {
@@ -93,6 +101,20 @@ fn turn(message: &Value) -> Option<TranscriptTurn> {
         prompt_id: None,
         work: Vec::new(),
     })
+}
+
+/// Returns a prompt without what hooks have added.
+fn without_hook_context(text: &str) -> &str {
+    let (start, end) = HOOK_CONTEXT;
+    let mut text = text.trim();
+    while let Some((_, rest)) = text.strip_prefix(start).and_then(|context| context.split_once(end))
+    {
+        text = rest.trim_start();
+    }
+    while let Some((rest, _)) = text.strip_suffix(end).and_then(|text| text.rsplit_once(start)) {
+        text = rest.trim_end();
+    }
+    text
 }
 
 /// Returns the first folder that the context of a session names.

@@ -57,6 +57,25 @@ fn gemini_messages_are_read_once() {
     check(&subagent, &[]);
 }
 
+/// As `gemini -p` records a prompt when hooks have added something to it.
+#[test]
+fn what_hooks_add_to_a_prompt_of_gemini_is_not_said_by_the_user() {
+    let added = "<hook_context># Notes\\n&lt;b&gt;</hook_context>";
+    let said = |content: &str| {
+        let text = GEMINI.replace("the heron stands in the harbour", content);
+        lines(&text).0.turns.into_iter().map(|turn| turn.text).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&format!("{added}\\n\\nwhere?")), ["where?", "I see it."]);
+    assert_eq!(said(&format!("{added}{added} where?{added}")), ["where?", "I see it."]);
+    assert_eq!(said(added), ["I see it."]);
+    let quoted = "the tag </hook_context> ends, <hook_context> begins";
+    assert_eq!(said(quoted), [quoted, "I see it."]);
+    let user = r#""type":"user","content":[{"text":"the heron"#;
+    let typed =
+        GEMINI.replace(user, &user.replace("\"content", r#""displayContent":"typed","content"#));
+    assert_eq!(lines(&typed).0.turns[0].text, "typed");
+}
+
 #[test]
 fn gemini_sessions_of_earlier_versions_are_documents() {
     let text = json!({"sessionId": "s1", "projectHash": "h", "messages": [

@@ -532,6 +532,95 @@ fn sessions_of_the_real_opencode_are_remembered_once() {
     proved_with_program("opencode", &["live", "import", "once"]);
 }
 
+/// Runs a real client with Hob's hooks for two prompts, the second in the conversation of the first. What was said is stored
+/// once, live and by an import, and what Hob remembers reaches the model.
+fn sessions_of_a_client_are_remembered_once(
+    client: &str,
+    setup: &mut Setup,
+    ask: impl Fn(&Setup, &str, bool) -> Command,
+) {
+    let installed = setup.home.run(&["hooks", "install", "--client", client]);
+    assert!(installed.status.success(), "{installed:?}");
+    setup.serve();
+    setup.inspect("memory_capture", &[&format!("text={FACT}")]);
+    let say = |prompt: &str, continues: bool| {
+        let output = ask(setup, prompt, continues).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        format!("{output:?}")
+    };
+    let remembered = |expected: &[&str], what: &str| {
+        let texts = || -> Vec<String> {
+            let turns = setup.turns();
+            turns.iter().map(|turn| turn["text"].as_str().unwrap().to_owned()).collect()
+        };
+        wait_until(&format!("{expected:?} of {client}: {what}"), || {
+            (texts() == expected).then_some(())
+        });
+    };
+    let (crane, mast) = ("Which colour? [[say Vermilion.]]", "And the mast? [[say Ochre.]]");
+    let said = say(crane, false);
+    let requests = setup.api.requests();
+    let told = requests.iter().any(|request| request.to_string().contains(FACT));
+    assert!(told, "the hooks tell what Hob remembers: {said}");
+    remembered(&[crane, "Vermilion."], &said);
+    let said = say(mast, true);
+    remembered(&[crane, "Vermilion.", mast, "Ochre."], &said);
+    for turn in setup.turns() {
+        assert_eq!((&turn["client"], &turn["source"]), (&json!(client), &json!("hook")));
+        assert_eq!(turn["project"], json!(setup.project()), "{turn}");
+    }
+    setup.assert_import_adds_nothing();
+    let mut import = setup.home.command(&["import", "--json"]);
+    import.env("HOB_HOME", setup.home.user_home().join("other-hob"));
+    let imported = json_of(&import.output().unwrap());
+    assert_eq!(imported["inserted"], 4, "{imported}");
+    setup.assert_no_client_left();
+}
+
+#[test]
+fn sessions_of_the_real_codex_are_remembered_once() {
+    let mut setup = Setup::without_hooks();
+    let folder = setup.home.user_home().join(".codex");
+    fs::create_dir_all(&folder).unwrap();
+    let config = format!(
+        "model = \"scripted\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
+         base_url = \"{}/v1\"\nenv_key = \"SCRIPTED_KEY\"\nwire_api = \"responses\"\n",
+        setup.api.url()
+    );
+    fs::write(folder.join("config.toml"), config).unwrap();
+    sessions_of_a_client_are_remembered_once("codex", &mut setup, |setup, prompt, continues| {
+        let mut command = setup.client(installed("node_modules/.bin/codex"));
+        command.env("SCRIPTED_KEY", "sk-scripted").arg("exec");
+        if continues {
+            command.args(["resume", "--last"]);
+        }
+        // People trust the hooks in Codex's own dialog.
+        command.args(["--skip-git-repo-check", "--dangerously-bypass-hook-trust", prompt]);
+        command
+    });
+    proved_with_program("codex", &["live", "import", "once"]);
+}
+
+#[test]
+fn sessions_of_the_real_gemini_are_remembered_once() {
+    let mut setup = Setup::without_hooks();
+    let folder = setup.home.user_home().join(".gemini");
+    fs::create_dir_all(&folder).unwrap();
+    let settings = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
+    fs::write(folder.join("settings.json"), settings.to_string()).unwrap();
+    sessions_of_a_client_are_remembered_once("gemini", &mut setup, |setup, prompt, continues| {
+        let mut command = setup.client(installed("node_modules/.bin/gemini"));
+        command.env("GOOGLE_GEMINI_BASE_URL", setup.api.url()).env("GEMINI_API_KEY", "scripted");
+        command.env("GEMINI_MODEL", "gemini-2.5-pro").env("GEMINI_CLI_TRUST_WORKSPACE", "true");
+        if continues {
+            command.args(["--resume", "latest"]);
+        }
+        command.args(["-p", prompt]);
+        command
+    });
+    proved_with_program("gemini", &["live", "import", "once"]);
+}
+
 /// Without a server the agent is unharmed, and what it did is remembered when one comes.
 #[test]
 fn captures_without_a_server_are_stored_later() {
