@@ -61,10 +61,10 @@ for line in sys.stdin:
     method, result = message.get("method"), {}
     if method is None:
         answers, refused = answers + 1, refused + ("error" in message)
-        if answers < 40:
+        if answers < 10:
             ask(1000 + answers, "longer" if answers % 2 else "long")
             continue
-        result = {"stopReason": "end_turn" if refused == 20 else "refusal"}
+        result = {"stopReason": "end_turn" if refused == 5 else "refusal"}
         send({"jsonrpc": "2.0", "id": prompt, "result": result})
         continue
     if method == "initialize":
