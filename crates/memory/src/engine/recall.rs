@@ -151,9 +151,7 @@ impl Engine {
         let packed = pack(records, query.budget_tokens, query.limit, &passages);
         let hits = packed.records.into_iter().map(|scored| {
             let (seq, reason) = (scored.record.seq, analysed.reason(&scored, &indexer.analyser));
-            let coverage = ("coverage", scored.likelihood.coverage);
-            let features = || scored.features.named().into_iter().chain([coverage]).collect();
-            let features = if query.explain { features() } else { Vec::new() };
+            let features = if query.explain { scored.features.named() } else { Vec::new() };
             RecallHit {
                 record: scored.record,
                 is_cut: scored.is_cut,

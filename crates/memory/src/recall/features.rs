@@ -34,6 +34,9 @@ features! {
     lexical_if_paraphrased,
     /// `dense`, times the share of the query's words that no turn has.
     dense_if_paraphrased,
+    /// The share of the query's own terms that the turn has, from 0 to 1. A related term counts by
+    /// its cosine.
+    coverage,
     /// The greatest BM25 of the turn and the turns nearby, relative to what the query can give.
     best_lexical_nearby,
     /// The greatest cosine of the turn and the turns nearby.

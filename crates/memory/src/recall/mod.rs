@@ -31,6 +31,7 @@ mod reason;
 pub(crate) mod rerank;
 pub(crate) mod scores;
 pub(crate) mod session_start;
+mod speakers;
 mod standing_rules;
 mod tokens;
 pub(crate) mod types;

@@ -43,12 +43,15 @@ pub(crate) fn rank(set: &CandidateSet, query: &RankingQuery<'_>) -> Vec<ScoredCa
     let lexical = LexicalValues::of(set, query, &idfs, &own_weights);
     let paraphrase = paraphrase(set, query, &own_weights);
     let cosines = (&*table_cosines, &*model_cosines);
-    let features = features(candidates, query.periods, &lexical, paraphrase, cosines);
+    let mut features = features(candidates, query.periods, &lexical, paraphrase, cosines);
+    for (features, candidate) in features.iter_mut().zip(candidates) {
+        features.coverage = coverage(candidate, query, &own_weights);
+    }
     let mut order: Vec<usize> =
         (0..candidates.len()).filter(|index| candidates[*index].in_scope).collect();
     let sums: Vec<f64> = features.iter().map(|one| one.dot(&WEIGHTS.features)).collect();
     let likelihood = |index: usize| Likelihood {
-        coverage: coverage(&candidates[index], query, &own_weights),
+        coverage: features[index].coverage,
         best_cosine_nearby: features[index].best_cosine_nearby,
         candidates: candidates.len(),
         sum_shift: 0.0,

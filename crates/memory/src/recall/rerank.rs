@@ -3,20 +3,16 @@
 //! anyway.
 
 use crate::recall::boilerplate::{SessionText, boilerplate_shares};
-use crate::recall::change_words::{says_changed, words};
+use crate::recall::change_words::says_changed;
+use crate::recall::speakers::named_speakers;
 use crate::recall::types::ScoredRecord;
 use crate::recall::weights::WEIGHTS;
-use crate::text::analyse::truncated;
-
-/// How many bytes the name before a colon may have, with the colon.
-const MAX_SPEAKER_BYTES: usize = 40;
 
 /// Adds to each sum what the record's text tells, and sorts the records again.
 pub(crate) fn rerank(query: &str, ranked: &mut [ScoredRecord]) {
+    let named = named_speakers(query, ranked);
+    let first_named = named.iter().flatten().map(|speaker| speaker.position).min();
     let query = query.to_lowercase();
-    let query_words: Vec<&str> = words(&query).collect();
-    let named = named_speakers(&query_words, ranked);
-    let first_named = named.iter().flatten().map(|(position, _)| *position).min();
     let texts: Vec<SessionText<'_>> = ranked
         .iter()
         .map(|scored| SessionText { session: &scored.record.session, text: &scored.record.text })
@@ -26,13 +22,13 @@ pub(crate) fn rerank(query: &str, ranked: &mut [ScoredRecord]) {
         let text = &scored.record.text;
         let features = &mut scored.features;
         features.boilerplate = boilerplate;
-        if let Some((position, name)) = named {
-            if Some(position) == first_named {
+        if let Some(speaker) = named {
+            if Some(speaker.position) == first_named {
                 features.first_named_speaker = 1.0;
             } else {
                 features.other_named_speaker = 1.0;
             }
-            scored.evidence.named_speaker = Some(name);
+            scored.evidence.named_speaker = Some(speaker.name);
         }
         if says_changed(text) {
             features.says_changed = 1.0;
@@ -53,65 +49,10 @@ fn only_asks(text: &str) -> bool {
     is_short && text.trim_end().ends_with(['?', '？'])
 }
 
-/// Returns for each record its speaker and the position of their name in the query, if the query
-/// names them.
-fn named_speakers(query_words: &[&str], ranked: &[ScoredRecord]) -> Vec<Option<(usize, String)>> {
-    let speakers: Vec<Option<&str>> =
-        ranked.iter().map(|scored| speaker(&scored.record.text)).collect();
-    let is_frequent = |name: &str| {
-        let turns = speakers.iter().filter(|speaker| **speaker == Some(name)).count();
-        turns >= WEIGHTS.min_speaker_turns
-    };
-    let named = |speaker: &Option<&str>| {
-        let name = speaker.filter(|name| is_frequent(name))?;
-        Some((position_in_query(query_words, name)?, name.to_owned()))
-    };
-    speakers.iter().map(named).collect()
-}
-
-/// Returns the speaker of a text that is written as a conversation: "Anna: I'll take it."
-fn speaker(text: &str) -> Option<&str> {
-    let (name, rest) = truncated(text, MAX_SPEAKER_BYTES).split_once(':')?;
-    let is_name = name.split(' ').all(|part| part.starts_with(char::is_uppercase));
-    (is_name && rest.starts_with(char::is_whitespace)).then_some(name)
-}
-
-/// Returns the first position in the query of any part of a name.
-fn position_in_query(query_words: &[&str], name: &str) -> Option<usize> {
-    let name = name.to_lowercase();
-    words(&name).filter_map(|word| query_words.iter().position(|one| *one == word)).min()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::recall::pack::tests::scored;
-
-    #[test]
-    fn speaker_is_the_name_before_a_colon() {
-        assert_eq!(speaker("Anna: I'll take it."), Some("Anna"));
-        assert_eq!(speaker("Anna Maria Schmidt: yes"), Some("Anna Maria Schmidt"));
-        assert_eq!(speaker("Анна: да"), Some("Анна"));
-        for text in [
-            "anna: yes",
-            "Anna:yes",
-            "Anna 2: yes",
-            "Anna and Ben: yes",
-            "std::mem",
-            "",
-            "Anna",
-            ": x",
-        ] {
-            assert_eq!(speaker(text), None, "{text}");
-        }
-        let query: Vec<&str> = words("what did anna's sister buy?").collect();
-        assert_eq!(position_in_query(&query, "Anna"), position_in_query(&query, "Schmidt Anna"));
-        assert!(position_in_query(&query, "Anna").is_some());
-        assert!(
-            position_in_query(&query, "An").is_none()
-                && position_in_query(&query, "Maria").is_none()
-        );
-    }
 
     #[test]
     fn speakers_changes_and_questions_change_the_order() {

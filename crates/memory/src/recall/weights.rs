@@ -23,14 +23,15 @@ pub(crate) const WEIGHTS: Weights = Weights {
         dense: 0.59,
         lexical_if_paraphrased: -0.63,
         dense_if_paraphrased: 0.73,
+        coverage: 1.5,
         best_lexical_nearby: 2.09,
         best_cosine_nearby: 4.72,
         similar_surroundings: -1.93,
         in_period: 5.22,
         length: 0.75,
         excess_length: -1.53,
-        first_named_speaker: 3.0,
-        other_named_speaker: 1.5,
+        first_named_speaker: 4.0,
+        other_named_speaker: 2.0,
         asks: -1.78,
         says_changed: 0.3,
         boilerplate: -1.5,
@@ -74,8 +75,9 @@ pub(crate) const WEIGHTS: Weights = Weights {
     common_name_share: 0.2,
     candidates: 40,
     min_speaker_turns: 3,
+    min_address_share: 0.8,
     max_question_words: 25,
-    compared_statements: 6,
+    compared_statements: 5,
     statement_tokens: 60,
     max_statement_gap: 4.5,
     min_shared_terms: 0.33,
@@ -154,9 +156,12 @@ pub(crate) struct Weights {
     /// compares candidates with each other, so their number must not depend on the limit: a
     /// question gets the same first hits whatever its limit.
     pub(crate) candidates: usize,
-    /// How many turns must begin with a name and a colon before the name is a speaker. A name with
-    /// fewer turns is a heading: "Summary: …".
+    /// How many turns must begin with a name and a colon, or address somebody by a name, before the
+    /// name is a speaker. A name with fewer turns is a heading ("Summary: …") or was mentioned.
     pub(crate) min_speaker_turns: usize,
+    /// The share of the turns that address somebody by a name which one role must have, so that the
+    /// other role is taken for that person.
+    pub(crate) min_address_share: f64,
     /// How many words a turn that only asks may have. Longer ones state something and ask as well.
     pub(crate) max_question_words: usize,
     /// How many of the first hits are compared with each other, so that the newest of those on one
