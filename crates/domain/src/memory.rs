@@ -357,6 +357,9 @@ pub trait MemoryStore: VectorStore {
     /// Hides, restores or erases turns. Returns how many.
     async fn forget(&self, step: Forgetting) -> Result<usize, StoreError>;
 
+    /// Returns the ids and the sessions of the turns of a principal that are hidden and not erased yet, in no order.
+    async fn hidden(&self, principal: &Principal) -> Result<Vec<(RecordId, String)>, StoreError>;
+
     /// Returns the turns in scope that match a query best, with their neighbours and everything
     /// there is to rank them by.
     async fn candidates(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_domain::memory::{Forget, Forgetting, Principal};
+use hob_domain::memory::{Forget, Forgetting, Principal, RecordId};
 use hob_domain::{StoreError, Timestamp};
 use serde_json::{Value, json};
 
@@ -43,6 +43,14 @@ impl Engine {
         }
         self.inner.model.notify_new_turns();
         Ok(count)
+    }
+
+    /// Returns the ids and the sessions of forgotten turns that are not erased yet.
+    pub async fn forgotten(
+        &self,
+        principal: &Principal,
+    ) -> Result<Vec<(RecordId, String)>, StoreError> {
+        self.inner.store.hidden(principal).await
     }
 
     /// Masks and indexes all turns that older rules have masked, and those without terms.

@@ -12,7 +12,7 @@ use super::identity::TurnNames;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct HiddenTurn {
     pub(super) id: RecordId,
-    session: String,
+    pub(super) session: String,
     place: ProjectLocation,
     role: TurnRole,
     tier: Tier,

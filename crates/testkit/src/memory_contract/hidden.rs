@@ -1,8 +1,10 @@
 //! Forgotten turns are hidden, restored and erased.
 
+use std::collections::BTreeSet;
+
 use hob_domain::memory::{
-    Forget, Forgetting, Identity, ImportMark, MemoryStore, PageFilter, Principal, Record, Remask,
-    Scope, Superseded, TurnKey, TurnSource, answer_key,
+    Forget, Forgetting, Identity, ImportMark, MemoryStore, PageFilter, Principal, Record, RecordId,
+    Remask, Scope, Superseded, TurnKey, TurnSource, answer_key,
 };
 
 use super::{Fixture, add, add_of, at, facts, found, nth, record, turn, with_id};
@@ -67,8 +69,12 @@ pub async fn hidden_turns_are_restored_as_they_were(fixture: &dyn Fixture) {
     }
     assert!(all(&*store).await.is_empty());
     assert_eq!(store.counts(&OWNER).await.unwrap().turns, 0);
+    let hidden = |names: Vec<(RecordId, String)>| names.into_iter().collect::<BTreeSet<_>>();
+    let names = before.iter().map(|record| (record.id.clone(), record.session.clone())).collect();
+    assert_eq!(hidden(store.hidden(&OWNER).await.unwrap()), hidden(names));
     // Another principal restores nothing.
     let app = Principal::App("shop".to_owned());
+    assert!(store.hidden(&app).await.unwrap().is_empty());
     let what = Forget::Record(before[0].id.clone());
     let step = Forgetting::restore(&app, &what, at(0));
     assert_eq!(store.forget(step).await.unwrap(), 0);
@@ -78,6 +84,7 @@ pub async fn hidden_turns_are_restored_as_they_were(fixture: &dyn Fixture) {
         assert_eq!(restore(&*store, &what, 100).await, 1);
         assert_eq!(restore(&*store, &what, 100).await, 0);
     }
+    assert!(store.hidden(&OWNER).await.unwrap().is_empty());
     assert_eq!(index_again(&*store).await, 3);
     let restored = all(&*store).await;
     let plain = |records: Vec<Record>| records.into_iter().map(without_number).collect::<Vec<_>>();
@@ -101,6 +108,8 @@ pub async fn erased_turns_are_not_restored(fixture: &dyn Fixture) {
     assert_eq!(restore(&*store, &what(0), 101).await, 0);
     assert_eq!(store.forget(Forgetting::Erase { hidden_before: at(150) }).await.unwrap(), 1);
     assert_eq!(store.forget(Forgetting::Erase { hidden_before: at(150) }).await.unwrap(), 0);
+    let late = (page[1].id.clone(), "s".to_owned());
+    assert_eq!(store.hidden(&OWNER).await.unwrap(), [late], "what is erased has no name any more");
     assert_eq!(restore(&*store, &what(0), 0).await, 0);
     assert_eq!(add(&*store, vec![with_id("s", "early", "1", 1)]).await, (0, 0, 1));
     assert_eq!(restore(&*store, &what(1), 0).await, 1);

@@ -23,13 +23,14 @@ use super::exclusive_lock::{self, ExclusiveLock};
 use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
+use crate::memory::hidden::HiddenTurn;
 use crate::postgres::connections::{
     Again, Connections, Limits, MAX_MEMORY_CONNECTIONS, PlanCache, Scoped, Trouble, Values,
 };
 use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::{put, take};
 use crate::postgres::{ConnectError, Encryption, StoreUrl, connect, connect_failed};
-use crate::values::time;
+use crate::values::{damaged, time};
 
 /// After a batch of this many turns the merge runs while the next batch is stored.
 const LARGE_BATCH_TURNS: usize = 100;
@@ -290,6 +291,22 @@ impl MemoryStore for PostgresMemory {
         connections
             .long_transaction(|client| async move { forget::forget(&client, cipher, step).await })
             .await?
+    }
+
+    async fn hidden(&self, principal: &Principal) -> Result<Vec<(RecordId, String)>, StoreError> {
+        let (cipher, speaker) = (&*self.cipher, principal.as_str());
+        let sql = "SELECT turn, body FROM hob.memory_forgotten
+             WHERE speaker = $1 AND body IS NOT NULL";
+        let connections = self.of_principal(principal);
+        let rows = connections.query(Again::Harmless, sql, &[&speaker]).await?;
+        rows.iter()
+            .map(|row| {
+                let body = cipher.open(Body::Hidden(speaker, row.get(0)), row.get(1))?;
+                let hidden = HiddenTurn::from_bytes(&body);
+                let hidden = hidden.ok_or_else(|| damaged("a forgotten turn"))?;
+                Ok((hidden.id, hidden.session))
+            })
+            .collect()
     }
 
     async fn candidates(
