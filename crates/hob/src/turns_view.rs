@@ -64,6 +64,8 @@ pub struct Heading<'a> {
     pub project: &'a str,
     pub worktree: Option<&'a str>,
     pub session_id: &'a str,
+    /// The app in whose memory the turn is; `None` for the owner's.
+    pub app: Option<&'a str>,
 }
 
 impl<'a> Heading<'a> {
@@ -75,6 +77,7 @@ impl<'a> Heading<'a> {
             project: &hit.project,
             worktree: hit.worktree.as_deref(),
             session_id: &hit.session_id,
+            app: None,
         }
     }
 
@@ -84,6 +87,7 @@ impl<'a> Heading<'a> {
             "user" | "agent" | "" => String::new(),
             origin => format!(" ({origin})"),
         };
+        let app = self.app.map_or(String::new(), |app| format!(" (app {app})"));
         let tree = self.worktree.map_or(String::new(), |tree| format!(" (in {tree})"));
         // A note belongs to no session of an agent.
         let session = match self.session_id.starts_with(NOTE_SESSION) {
@@ -94,7 +98,7 @@ impl<'a> Heading<'a> {
         format!(
             "{}  {}  {}",
             view.paint(Paint::Strong, &view.time(self.ts)),
-            view.paint(paint, &printer::one_line(&format!("{}{origin}", self.role))),
+            view.paint(paint, &printer::one_line(&format!("{}{origin}{app}", self.role))),
             view.paint(Paint::Faint, &printer::one_line(&place)),
         )
     }

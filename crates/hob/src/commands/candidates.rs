@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap_complete::CompletionCandidate;
 use hob_gateway::client::Method;
+use hob_memory::{ForgetRequest, ForgetRequests};
 use serde_json::Value;
 
 use crate::memory;
@@ -14,8 +15,9 @@ use crate::settings;
 
 /// How long the user waits for the server while typing.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// How many of the latest turns are offered, and how much of their texts is shown.
+/// How many of the latest turns are offered, how many are asked for their sessions, and how much of their texts is shown.
 const MAX_RECORDS: usize = 50;
+const MAX_TURNS: usize = 200;
 const MAX_TEXT_CHARS: usize = 60;
 
 /// Returns the sessions whose ID begins with what was typed.
@@ -52,12 +54,45 @@ pub fn apps(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Returns the latest turns of the memory whose record ID begins with what was typed.
 pub fn records(typed: &OsStr) -> Vec<CompletionCandidate> {
+    latest_turns(MAX_RECORDS, "record_id", typed)
+}
+
+/// Returns the sessions of the latest turns of the memory whose ID begins with what was typed, the latest first.
+pub fn memory_sessions(typed: &OsStr) -> Vec<CompletionCandidate> {
+    latest_turns(MAX_TURNS, "session_id", typed)
+}
+
+/// Returns the requests of agents to forget something whose ID begins with what was typed. They are files, so that no
+/// server is asked.
+pub fn forget_requests(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
-    let path = format!("/admin/memory/timeline?limit={MAX_RECORDS}");
-    let mut found = listed(&path, "turns").unwrap_or_default();
-    found.retain(|turn| text(turn, "record_id").starts_with(&*typed));
-    let shown = |turn: &Value| one_line(text(turn, "text")).chars().take(MAX_TEXT_CHARS).collect();
-    found.iter().map(|turn| candidate(text(turn, "record_id"), shown(turn))).collect()
+    let Ok(settings) = settings::load(Vec::new()) else { return Vec::new() };
+    let mut found = ForgetRequests::new(settings.home.forget_requests()).all();
+    found.retain(|request| request.id.starts_with(&*typed));
+    let what = |request: &ForgetRequest| match (&request.record_id, &request.session_id) {
+        (Some(id), _) => format!("record {id}"),
+        (None, session) => format!("session {}", session.as_deref().unwrap_or_default()),
+    };
+    found.iter().map(|request| candidate(&request.id, one_line(&what(request)))).collect()
+}
+
+/// Returns the different values of a field of the latest turns that begin with what was typed, each with the beginning
+/// of its first turn.
+fn latest_turns(limit: usize, field: &str, typed: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let path = format!("/admin/memory/timeline?limit={limit}");
+    let turns = listed(&path, "turns").unwrap_or_default();
+    let mut found: Vec<(&str, String)> = Vec::new();
+    for turn in &turns {
+        let id = text(turn, field);
+        // Others name the sessions; a line end would be another candidate.
+        let is_offered = id.starts_with(&*typed) && !id.contains(char::is_whitespace);
+        if is_offered && one_line(id) == id && !found.iter().any(|(known, _)| *known == id) {
+            let said = one_line(text(turn, "text")).chars().take(MAX_TEXT_CHARS).collect();
+            found.push((id, said));
+        }
+    }
+    found.into_iter().rev().map(|(id, said)| candidate(id, said)).collect()
 }
 
 fn listed_sessions() -> anyhow::Result<Vec<Value>> {

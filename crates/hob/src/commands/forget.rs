@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::candidates;
 use super::confirm::{OwnersAct, refuse_agents};
-use super::{Context, Exit, audit, memory_ids};
+use super::memory_ids::{self, IdsOf};
+use super::{Context, Exit, audit};
 use crate::hooks::quoted;
 use crate::memory;
 use crate::printer::{self, errln, outln};
@@ -29,8 +30,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Remove one turn or a whole session from the memory; later imports skip it
 #[derive(ClapArgs)]
 #[command(after_help = "\
-Give RECORD_ID, --session-id, --requests, --confirm or --decline. IDs may be shortened to any unambiguous prefix, except \
-with --undo. What you forget is hidden at once and erased after a day \
+Give RECORD_ID, --session-id, --requests, --confirm or --decline. IDs may be shortened to any unambiguous prefix. What you forget is hidden at once and erased after a day \
 (setting `memory.forget_undo_secs`); until then --undo restores it. If the memory has no such turns, the exit code is 1. \
 An agent cannot \
 remove turns from the memory by itself: its MCP tool `memory_forget` only files a request, which you answer with --confirm or \
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(add = ArgValueCompleter::new(candidates::records))]
     record_id: Option<String>,
     /// Forget all turns of this session
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(candidates::memory_sessions))]
     session_id: Option<String>,
     /// Restore the turn or the session instead
     #[arg(long, conflicts_with_all = ["requests", "confirm", "decline"])]
@@ -50,10 +50,10 @@ pub struct Args {
     #[arg(long)]
     requests: bool,
     /// Forget what this request names
-    #[arg(long, value_name = "REQUEST")]
+    #[arg(long, value_name = "REQUEST", add = ArgValueCompleter::new(candidates::forget_requests))]
     confirm: Option<String>,
     /// Remove this request and forget nothing
-    #[arg(long, value_name = "REQUEST")]
+    #[arg(long, value_name = "REQUEST", add = ArgValueCompleter::new(candidates::forget_requests))]
     decline: Option<String>,
     /// Skip the confirmation prompt
     #[arg(long)]
@@ -85,15 +85,16 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let (record_id, session_id) = match &request {
         // An agent's request names an ID as it is.
         Some(request) => (request.record_id.clone(), request.session_id.clone()),
-        None => named(context, args)?,
+        None => named(context, args, IdsOf::Owner)?,
     };
     if !args.yes && stdin().is_terminal() {
         print_turns(context, record_id.as_deref(), session_id.as_deref());
     }
+    let view = View::of_stdout();
     let question = match (&record_id, &session_id) {
-        (Some(id), _) => format!("Forget the record {}?", printer::one_line(id)),
+        (Some(id), _) => format!("Forget the record {}?", printer::one_line(view.id(id))),
         (None, session) => {
-            let session = printer::one_line(session.as_deref().unwrap_or(""));
+            let session = printer::one_line(view.id(session.as_deref().unwrap_or("")));
             format!("Forget all turns of session {session}?")
         }
     };
@@ -102,9 +103,10 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Failed);
     }
     let undo_command = match (&record_id, &session_id) {
-        (Some(id), _) => format!("hob forget --undo {}", quoted(id)),
+        (Some(id), _) => format!("hob forget --undo {}", quoted(view.id(id))),
         (None, session) => {
-            format!("hob forget --undo --session-id {}", quoted(session.as_deref().unwrap_or("")))
+            let session = quoted(view.id(session.as_deref().unwrap_or("")));
+            format!("hob forget --undo --session-id {session}")
         }
     };
     let value = match change(context, record_id, session_id, false)? {
@@ -119,8 +121,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let count = value["count"].as_u64().unwrap_or_default();
     let undo = value["undo_until"].as_str().map_or(String::new(), |until| {
-        let what = if count == 1 { "it" } else { "them" };
-        format!("; until {until}, `{undo_command}` restores {what}")
+        let (are, them) = if count == 1 { ("it is", "it") } else { ("they are", "them") };
+        let when = match view.is_terminal() {
+            true => view.time(until),
+            false => format!("at {until}"),
+        };
+        format!("; {are} erased {when}, and until then `{undo_command}` restores {them}")
     });
     if count == 0 && request.is_none() {
         let reason = "nothing was forgotten: the memory has no such turns";
@@ -149,11 +155,15 @@ fn requested(requests: Vec<ForgetRequest>, id: &str) -> anyhow::Result<ForgetReq
     }
 }
 
-/// Returns the record or the session that the arguments name.
-fn named(context: &Context, args: &Args) -> anyhow::Result<(Option<String>, Option<String>)> {
+/// Returns the record or the session that the arguments name, among these turns.
+fn named(
+    context: &Context,
+    args: &Args,
+    turns: IdsOf<'_>,
+) -> anyhow::Result<(Option<String>, Option<String>)> {
     let settings = &context.settings;
-    let record = args.record_id.as_deref().map(|id| memory_ids::record_id(settings, id));
-    let session = args.session_id.as_deref().map(|id| memory_ids::session_id(settings, id));
+    let record = args.record_id.as_deref().map(|id| memory_ids::record_id(settings, turns, id));
+    let session = args.session_id.as_deref().map(|id| memory_ids::session_id(settings, turns, id));
     Ok((record.transpose()?, session.transpose()?))
 }
 
@@ -187,7 +197,8 @@ fn print_turns(context: &Context, record_id: Option<&str>, session_id: Option<&s
 
 /// Restores what was forgotten.
 fn undo(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let value = match change(context, args.record_id.clone(), args.session_id.clone(), true)? {
+    let (record_id, session_id) = named(context, args, IdsOf::Forgotten)?;
+    let value = match change(context, record_id, session_id, true)? {
         Ok(value) => value,
         Err(reason) => {
             errln!("hob: {reason}");
@@ -248,11 +259,15 @@ fn list(requests: &[ForgetRequest], json: bool) {
     for ForgetRequest { id, at, record_id, session_id, project } in requests {
         let at = view.time(&at.to_string());
         let what = match (record_id, session_id) {
-            (Some(id), _) => format!("record {id}"),
-            (None, session) => format!("session {}", session.as_deref().unwrap_or_default()),
+            (Some(id), _) => format!("record {}", view.id(id)),
+            (None, session) => {
+                format!("session {}", view.id(session.as_deref().unwrap_or_default()))
+            }
         };
-        let project = project.as_ref().map_or(String::new(), |p| format!(", asked from {p}"));
+        let project = project.as_ref();
+        let project = project.map_or(String::new(), |p| format!(", asked from {}", view.path(p)));
         // What an agent wrote must not look like another line.
+        let id = view.id(id);
         let line = format!("{id}  {at}  {what}{project}").replace(['\n', '\r', '\t'], " ");
         outln!("{line}");
     }

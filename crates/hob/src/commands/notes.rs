@@ -7,7 +7,8 @@ use clap_complete::ArgValueCompleter;
 use serde_json::{Map, Value, json};
 
 use super::candidates;
-use super::{Context, Exit, memory_ids};
+use super::memory_ids::{self, IdsOf};
+use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
 
@@ -58,7 +59,7 @@ pub fn remember(context: &Context, args: &RememberArgs) -> anyhow::Result<Exit> 
 }
 
 pub fn correct(context: &Context, args: &CorrectArgs) -> anyhow::Result<Exit> {
-    let record_id = memory_ids::record_id(&context.settings, &args.record_id)?;
+    let record_id = memory_ids::record_id(&context.settings, IdsOf::Owner, &args.record_id)?;
     let mut arguments = Map::new();
     arguments.insert("record_id".to_owned(), json!(record_id));
     arguments.insert("text".to_owned(), json!(given_text(&args.text)?));
@@ -97,7 +98,10 @@ pub(super) fn call(
         None => memory::call_tool(settings, tool, arguments)?,
     };
     match answer {
-        Ok(answer) if json => printer::out_json(&answer),
+        Ok(mut answer) if json => {
+            mark_app(&mut answer, app);
+            printer::out_json(&answer);
+        }
         Ok(answer) => print(&answer),
         Err(reason) => {
             errln!("hob: {reason}");
@@ -105,6 +109,17 @@ pub(super) fn call(
         }
     }
     Ok(Exit::Done)
+}
+
+/// Marks the hits or turns of an answer with the app in whose memory they are, if it is an app's.
+pub(super) fn mark_app(answer: &mut Value, app: Option<&str>) {
+    let Some(app) = app else { return };
+    for list in ["hits", "turns"] {
+        let turns = answer.get_mut(list).and_then(Value::as_array_mut);
+        for turn in turns.into_iter().flatten() {
+            turn["app"] = json!(app);
+        }
+    }
 }
 
 /// Adds a project to the arguments of a tool, if there is one.

@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::candidates;
 use super::confirm::OwnersAct;
-use super::notes::project_argument;
+use super::memory_ids::{self, IdsOf};
+use super::notes::{mark_app, project_argument};
 use super::recall_screen::{self, Query, Scope};
-use super::{Context, Exit, audit, memory_ids};
+use super::{Context, Exit, audit};
 use crate::memory;
 use crate::memory_reader::open_to_read;
 use crate::pager::PagerOptions;
@@ -41,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(candidates::apps), conflicts_with_all = ["unseal", "interactive"])]
     app: Option<String>,
     /// Search only this session
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(candidates::memory_sessions))]
     session_id: Option<String>,
     /// Earliest date or time: yesterday, 2d, 6h, "3 days ago", 2026-11-01 or RFC 3339; dates are in UTC
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
@@ -111,7 +112,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         }
     }
     if args.json {
-        printer::out_json(&serde_json::to_value(&result)?);
+        let mut value = serde_json::to_value(&result)?;
+        mark_app(&mut value, args.app.as_deref());
+        printer::out_json(&value);
     } else {
         args.pager.print(settings, &hits_text(&result, args));
     }
@@ -127,10 +130,8 @@ fn search_arguments(settings: &Resolved, args: &Args) -> anyhow::Result<Map<Stri
         arguments.insert("project".to_owned(), json!(project_argument(project)?));
     }
     if let Some(session) = &args.session_id {
-        let session = match args.app {
-            Some(_) => session.clone(),
-            None => memory_ids::session_id(settings, session)?,
-        };
+        let turns = IdsOf::of(args.app.as_deref());
+        let session = memory_ids::session_id(settings, turns, session)?;
         arguments.insert("session_id".to_owned(), json!(session));
     }
     for (name, moment) in [("since", &args.since), ("until", &args.until)] {
@@ -166,7 +167,7 @@ fn search_on_screen(
     };
     if let Some(chosen) = recall_screen::run(args.cue.join(" "), search)? {
         let view = View::of_stdout();
-        printer::out_drawing(&hit_text(&view, &Highlighter::new(""), &chosen));
+        printer::out_drawing(&hit_text(&view, &Highlighter::new(""), &chosen, None));
     }
     Ok(Exit::Done)
 }
@@ -198,8 +199,8 @@ fn unseal(settings: &Resolved, record_id: &str) -> anyhow::Result<String> {
 fn hits_text(result: &RecallResult, args: &Args) -> String {
     let view = View::of_stdout();
     let highlighter = Highlighter::new(&args.cue.join(" "));
-    let mut text: String =
-        result.hits.iter().map(|hit| hit_text(&view, &highlighter, hit)).collect();
+    let shown = |hit: &Hit| hit_text(&view, &highlighter, hit, args.app.as_deref());
+    let mut text: String = result.hits.iter().map(shown).collect();
     let omitted = match result.omitted {
         0 => String::new(),
         omitted => format!(", {omitted} more not shown (--limit, --budget-tokens)"),
@@ -233,8 +234,9 @@ fn advice(args: &Args) -> String {
     }
 }
 
-fn hit_text(view: &View, highlighter: &Highlighter, hit: &Hit) -> String {
-    let (heading, reason) = (Heading::of_hit(hit).line(view), reason_line(view, hit));
+fn hit_text(view: &View, highlighter: &Highlighter, hit: &Hit, app: Option<&str>) -> String {
+    let heading = Heading { app, ..Heading::of_hit(hit) }.line(view);
+    let reason = reason_line(view, hit);
     let mut text = format!("{heading}\n  {reason}\n");
     for (name, value) in &hit.features {
         text.push_str(&format!("    {} {value:.3}\n", printer::one_line(name)));

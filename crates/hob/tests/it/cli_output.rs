@@ -13,7 +13,7 @@ use crate::on_terminal::{dialogue_on_terminal, on_terminal};
 const COLOUR: char = '\u{1b}';
 
 /// A home whose memory has two turns of one session.
-fn remembering() -> TestHome {
+pub fn remembering() -> TestHome {
     let home = TestHome::new();
     let records = [
         said("session-of-the-crane", 0, "user", "which databases do the releases need"),
@@ -206,27 +206,6 @@ fn times_may_be_said_in_words() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("yesterday, 2d"), "{wrong:?}");
 }
 
-#[test]
-fn ids_of_the_memory_may_be_shortened() {
-    let home = remembering();
-    let all = export(&home);
-    let id = all[0]["record_id"].as_str().unwrap().to_owned();
-    let turns = |arguments: &[&str]| {
-        let output = home.run(&[&["timeline", "--json"], arguments].concat());
-        json_of(&output)["turns"].as_array().unwrap().len()
-    };
-    assert_eq!(turns(&["--session-id", "session-of-t"]), 2);
-    assert_eq!(turns(&["--session-id", "no-such"]), 0);
-    assert_eq!(turns(&["--project", "*", "--around", &id[..10]]), 2);
-    let forgotten = home.run(&["forget", "--yes", "--json", &id[..10]]);
-    assert_eq!(json_of(&forgotten)["count"], 1, "{forgotten:?}");
-    assert!(export(&home).iter().all(|row| row["record_id"] != *id));
-    let exported = home.run(&["export", "--session-id", "session-of"]);
-    assert_eq!(String::from_utf8(exported.stdout).unwrap().lines().count(), 1);
-    let shared = home.run(&["forget", "--yes", "--json", "--session-id", "session-"]);
-    assert_eq!(json_of(&shared)["count"], 1, "{shared:?}");
-}
-
 /// A full disk behind a redirected output was not reported, and the command exited with 0.
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
@@ -288,46 +267,4 @@ fn long_output_on_a_terminal_is_paged() {
     // A reader that leaves early is no error, in a pager as in a pipe.
     let left = shown(&timeline, &[("PAGER", "head -n 1")]);
     assert_eq!(left.lines().count(), 1, "{left}");
-}
-
-/// A shell's script asks `hob` itself, which knows the sessions and the agents.
-#[test]
-fn completions_know_commands_sessions_and_agents() {
-    let home = TestHome::new();
-    let complete = |words: &[&str]| {
-        let mut command = home.command(&[]);
-        command
-            .env("HOB_COMPLETE", "bash")
-            .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
-        command.env("_CLAP_IFS", "\n").arg("--").args(words);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    for (shell, part) in
-        [("bash", "complete -o"), ("zsh", "#compdef hob"), ("fish", "complete "), ("elvish", "hob")]
-    {
-        let script = home.run(&["completions", shell]);
-        let script = String::from_utf8(script.stdout).unwrap();
-        assert!(script.contains(part) && script.contains("HOB_COMPLETE"), "{shell}: {script}");
-    }
-    assert!(complete(&["hob", "sess"]).contains("sessions"));
-    assert!(complete(&["hob", "run", "--agent", "dem"]).contains("demo"));
-    assert_eq!(complete(&["hob", "sessions", "tail", "0"]).trim(), "", "no server runs");
-    let server = home.serve();
-    let run = home.run(&["run", "--agent", "demo", "--keep", "--json", "hello"]);
-    let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
-    let id = answer["session_id"].as_str().unwrap();
-    assert!(complete(&["hob", "sessions", "tail", &id[..4]]).contains(id));
-    assert_eq!(complete(&["hob", "attach", "zzz"]).trim(), "");
-    assert!(complete(&["hob", "config", "get", "sessions.max"]).contains("sessions.max_live"));
-    home.app("lighthouse");
-    assert!(complete(&["hob", "app", "revoke", "light"]).contains("lighthouse"));
-    assert!(complete(&["hob", "recall", "--app", ""]).contains("lighthouse"));
-    let note = home.run(&["remember", "--json", "the lamp is green"]);
-    let note: serde_json::Value = serde_json::from_slice(&note.stdout).unwrap();
-    let record = note["record_id"].as_str().unwrap();
-    assert!(complete(&["hob", "forget", &record[..4]]).contains(record));
-    assert!(complete(&["hob", "timeline", "--around", ""]).contains(record));
-    server.stop();
 }

@@ -23,6 +23,7 @@ mod audit;
 mod backend;
 mod cli;
 mod cli_commands;
+mod cli_ids;
 mod cli_output;
 mod cluster;
 mod console;

@@ -7,6 +7,7 @@ use hob_testkit::leak::processes_with;
 use hob_testkit::{HobServer, TestHome};
 use serde_json::{Value, json};
 
+use crate::cli_ids::complete;
 use crate::memory_setup::*;
 
 /// Two projects with a few turns each, captured into a running server.
@@ -497,6 +498,10 @@ fn agents_ask_the_owner_to_forget() {
     assert_eq!(requests(), json!([]));
     assert!(is_there(&mut bridge));
     let request = ask(&mut bridge);
+    for answer in ["--confirm", "--decline"] {
+        let offered = complete(&home, &["hob", "forget", answer, &request[..3]]);
+        assert!(offered.contains(&request), "{answer}: {offered}");
+    }
     assert!(!home.run(&["forget", "--confirm", &request]).status.success(), "it needs --yes");
     assert!(is_there(&mut bridge));
     assert!(

@@ -70,6 +70,34 @@ fn owner_searches_the_memory_of_an_app() {
     let timeline = api.home.run(&["timeline", "--json", "--app", "other"]);
     let timeline = String::from_utf8_lossy(&timeline.stdout).into_owned();
     assert!(timeline.contains("others") && !timeline.contains("the apps lantern"), "{timeline}");
+    // IDs are printed short, and may be given so; what is printed says whose it is.
+    let turn = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--json", "--app", "other"]].concat());
+        let answer: serde_json::Value = serde_json::from_str(&output).unwrap();
+        answer["turns"].as_array().or(answer["hits"].as_array()).unwrap()[0].clone()
+    };
+    let first = turn(&["timeline"]);
+    let part = |field: &str| {
+        let id = first[field].as_str().unwrap();
+        id[..id.len() * 2 / 3].to_owned()
+    };
+    assert_eq!(turn(&["timeline", "--around", &part("record_id")]), first);
+    assert_eq!(turn(&["timeline", "--session-id", &part("session_id")]), first);
+    let hit = turn(&["recall", "--session-id", &part("session_id"), "lantern"]);
+    assert_eq!((&hit["app"], &first["app"]), (&json!("other"), &json!("other")));
+    for command in [&["recall", "lantern"][..], &["timeline"]] {
+        let shown = run(&[command, &["--app", "other"]].concat());
+        assert!(shown.contains(" (app other)") && shown.contains("the others lantern"), "{shown}");
+    }
+    assert!(!run(&["timeline", "--project", "*"]).contains("(app "), "the owner's is not marked");
+    let export = |arguments: &[&str]| run(&[&["export"], arguments].concat());
+    let exported = export(&["--app", "other"]);
+    let line: serde_json::Value = serde_json::from_str(&exported).unwrap();
+    assert_eq!((&line["app"], &line["text"]), (&json!("other"), &json!("the others lantern")));
+    assert_eq!(export(&["--app", "other", "--session-id", &part("session_id")]), exported);
+    assert_eq!(export(&["--app", "other", "--project", "/elsewhere"]), "");
+    assert!(export(&["--app", "missing"]).contains("no turns of an app missing"));
+    assert!(!export(&[]).contains("lantern"), "the owner's memory has nothing of apps");
     let stats = api.home.run(&["stats", "--json", "--app", "other"]);
     let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
     assert_eq!(stats["turns"], 1, "{stats}");
