@@ -1,6 +1,7 @@
 //! Prints long output on a terminal through a pager.
 
 use clap::Args as ClapArgs;
+use console::measure_text_width;
 use hob_child::{Size, show_in_pager};
 
 use crate::hooks::plugin::is_on_path;
@@ -48,11 +49,10 @@ fn pager(setting: &str, variable: Option<&str>, is_there: impl Fn(&str) -> bool)
     }
 }
 
-/// Returns whether a text fits on a screen with a prompt below it. A colour counts as text, so that some texts which just
-/// fit are said not to.
+/// Returns whether a text fits on a screen with a prompt below it.
 fn fits(text: &str, size: Size) -> bool {
     let columns = usize::from(size.cols).max(1);
-    let rows = text.lines().map(|line| line.chars().count().div_ceil(columns).max(1));
+    let rows = text.lines().map(|line| measure_text_width(line).div_ceil(columns).max(1));
     rows.sum::<usize>() < usize::from(size.rows)
 }
 
@@ -80,5 +80,7 @@ mod tests {
         assert!(fits("a\nb\nc\n", size));
         assert!(!fits("a\nb\nc\nd\n", size));
         assert!(!fits("aaaaaaaaaaaaaaaaaaaaaaaaa\nb\n", size));
+        assert!(!fits("日本語日本語日本語日本語\nb\n", size), "24 columns");
+        assert!(fits("\x1b[1;33maaaaaaaaaa\x1b[m\n\n\n", size), "colours take no room");
     }
 }

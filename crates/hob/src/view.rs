@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::io::{IsTerminal, stdout};
 
+use console::{measure_text_width, truncate_str};
 use hob_domain::Timestamp;
 
 use crate::printer;
@@ -129,10 +130,10 @@ impl View {
             .iter()
             .map(|row| row.iter().map(|cell| printer::one_line(cell)).collect())
             .collect();
-        let mut widths: Vec<usize> = heading.iter().map(|name| name.chars().count()).collect();
+        let mut widths: Vec<usize> = heading.iter().map(|name| measure_text_width(name)).collect();
         for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(measure_text_width(cell));
             }
         }
         if let Some(available) = self.width {
@@ -163,13 +164,17 @@ fn fit(widths: &mut [usize], available: usize) {
     }
 }
 
-/// Returns a cell in its width. What does not fit ends with an ellipsis.
+/// Returns a cell in its width, which is a number of columns: some characters take two. What does not fit ends with an
+/// ellipsis.
 fn cell_text(cell: &str, width: usize) -> String {
-    if cell.chars().count() <= width {
-        return format!("{cell:<width$}");
-    }
-    let kept: String = cell.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
+    let cell = truncate_str(cell, width, "…");
+    let gap = width.saturating_sub(measure_text_width(&cell));
+    format!("{cell}{}", " ".repeat(gap))
+}
+
+/// Returns a number with the noun for it: "1 turn", "2 turns".
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns a time relative to now, in words.
@@ -178,7 +183,7 @@ fn relative(time: Timestamp, now: Timestamp) -> String {
     let date = || time.to_string().chars().take("2026-11-01".len()).collect::<String>();
     let (count, unit) = match seconds.unsigned_abs() {
         0..=44 => return "now".to_owned(),
-        seconds @ 45..=5399 => (seconds.div_ceil(60).max(1), "min"),
+        seconds @ 45..=5399 => ((seconds + 30) / 60, "min"),
         seconds @ 5400..=129_599 => ((seconds + 1800) / 3600, "h"),
         seconds @ 129_600..=2_591_999 => ((seconds + 43_200) / 86_400, "days"),
         _ => return date(),
@@ -205,7 +210,9 @@ mod tests {
         };
         check(0, "now");
         check(60, "1 min ago");
-        check(125, "3 min ago");
+        check(61, "1 min ago");
+        check(125, "2 min ago");
+        check(170, "3 min ago");
         check(7200, "2 h ago");
         check(3 * 86_400, "3 days ago");
         check(-600, "in 10 min");
@@ -221,6 +228,26 @@ mod tests {
         assert!(narrow.contains('…') && narrow.contains("x y"), "{narrow}");
         let whole = view(None).table(&["NAME", "WHAT"], &rows);
         assert!(whole.contains(&"a".repeat(40)), "{whole}");
+    }
+
+    /// A character of East Asian scripts takes two columns, so that a count of characters breaks the columns after it.
+    #[test]
+    fn columns_of_wide_characters_stay_in_line() {
+        let rows = vec![
+            vec!["日本語の長い名前".to_owned(), "one".to_owned()],
+            vec!["plain".to_owned(), "two".to_owned()],
+        ];
+        let column = |table: &str, word: &str| {
+            let line = table.lines().find(|line| line.ends_with(word)).unwrap();
+            measure_text_width(line.strip_suffix(word).unwrap())
+        };
+        for width in [None, Some(80), Some(15)] {
+            let table = view(width).table(&["NAME", "WHAT"], &rows);
+            assert_eq!(column(&table, "one"), column(&table, "two"), "{width:?}:\n{table}");
+            let most = width.unwrap_or(usize::MAX);
+            assert!(table.lines().all(|line| measure_text_width(line) <= most), "{table}");
+        }
+        assert!(view(Some(15)).table(&["NAME", "WHAT"], &rows).contains("日本語の…"));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::doctor::program_of;
 use super::{Context, Exit};
-use crate::printer::{self, outln};
+use crate::pager::PagerOptions;
+use crate::printer;
 use crate::view::View;
 
 /// List the configured agents, and whether each is installed
@@ -14,6 +15,8 @@ pub struct Args {
     /// Print {"agents":[…]}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pager: PagerOptions,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
@@ -45,8 +48,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.json {
         printer::out_json(&json!({"agents": values}));
     } else {
-        View::of_stdout().print_table(&["AGENT", "DRIVER", "SANDBOX", "STATE"], &rows);
-        outln!("\n`[agents.NAME]` in {} adds and changes agents", settings.home.config().display());
+        let view = View::of_stdout();
+        let mut text = view.table(&["AGENT", "DRIVER", "SANDBOX", "STATE"], &rows);
+        let config = settings.home.config().display().to_string();
+        let config = printer::one_line(&view.path(&config));
+        text.push_str(&format!("\n`[agents.NAME]` in {config} adds and changes agents\n"));
+        args.pager.print(settings, &text);
     }
     Ok(Exit::Done)
 }

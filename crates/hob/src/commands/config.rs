@@ -8,6 +8,7 @@ use super::candidates;
 use super::confirm::refuse_agents;
 use super::{Context, Exit};
 use crate::config_edit;
+use crate::pager::PagerOptions;
 use crate::printer::{self, errln, outln};
 use crate::settings::{self, Row};
 use crate::socket::client;
@@ -30,6 +31,8 @@ enum ConfigAction {
         /// Print {"settings":[…]}
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        pager: PagerOptions,
     },
     /// Write a setting into config.toml; everything else in the file stays as it is
     Set {
@@ -47,7 +50,14 @@ enum ConfigAction {
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     match &args.action {
-        ConfigAction::Get { key, json } => Ok(get(&context.settings.rows, key.as_deref(), *json)),
+        ConfigAction::Get { key, json: false, pager } if key.is_none() => {
+            let table = settings_table(&View::of_stdout(), &context.settings.rows);
+            pager.print(&context.settings, &table);
+            Ok(Exit::Done)
+        }
+        ConfigAction::Get { key, json, .. } => {
+            Ok(get(&context.settings.rows, key.as_deref(), *json))
+        }
         ConfigAction::Set { key, value, json } => set(context, key, value, *json),
     }
 }
@@ -65,14 +75,16 @@ fn get(rows: &[Row], key: Option<&str>, json: bool) -> Exit {
     if json {
         let settings: Vec<_> = found.iter().map(|row| as_json(row)).collect();
         printer::out_json(&json!({"settings": settings}));
-    } else if key.is_some() {
-        found.iter().for_each(|row| outln!("{}", row.value));
     } else {
-        let cells = |row: &&Row| vec![row.key.clone(), row.value.clone(), row.source.to_string()];
-        let rows: Vec<Vec<String>> = found.iter().map(cells).collect();
-        View::of_stdout().print_table(&["SETTING", "VALUE", "SOURCE"], &rows);
+        found.iter().for_each(|row| outln!("{}", row.value));
     }
     Exit::Done
+}
+
+fn settings_table(view: &View, rows: &[Row]) -> String {
+    let cells = |row: &Row| vec![row.key.clone(), row.value.clone(), row.source.to_string()];
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    view.table(&["SETTING", "VALUE", "SOURCE"], &rows)
 }
 
 fn set(context: &Context, key: &str, value: &str, json: bool) -> anyhow::Result<Exit> {

@@ -21,6 +21,7 @@ use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
 use crate::settings::FollowedRecords;
+use crate::view::counted;
 
 /// About how many turns one transaction stores. A live capture may have to wait for one
 /// transaction.
@@ -88,8 +89,8 @@ impl Place {
             "{client}{}: {} found, {files} read, {skipped} with nothing new, {unread} not read; {} \
              imported, {known} already stored",
             self.path.display(),
-            count(self.files.len(), "file"),
-            count(stored.inserted, "turn"),
+            counted(self.files.len(), "file"),
+            counted(stored.inserted, "turn"),
         )
     }
 
@@ -213,8 +214,8 @@ impl Outcome {
     fn summary(&self) -> String {
         let Totals { files, skipped, stored, .. } = &self.totals();
         let known = stored.duplicates + stored.forgotten;
-        let (turns, files) = (count(stored.inserted, "turn"), count(*files, "transcript"));
-        let (known, skipped) = (count(known, "turn"), count(*skipped, "transcript"));
+        let (turns, files) = (counted(stored.inserted, "turn"), counted(*files, "transcript"));
+        let (known, skipped) = (counted(known, "turn"), counted(*skipped, "transcript"));
         format!("imported {turns} from {files}; already stored: {known}; nothing new in {skipped}")
     }
 }
@@ -256,10 +257,6 @@ fn import(context: &Context, args: &Args) -> anyhow::Result<Outcome> {
     });
     bar.finish_and_clear();
     Ok(Outcome { places: found, missing, finished: outcome? })
-}
-
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns the existing folders in which this user's clients record, each with the client's name.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args as ClapArgs;
+use hob_domain::Timestamp;
 use hob_files::owned;
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ use crate::view::{Paint, View};
 
 /// How much of a log file is read for its last lines, in bytes.
 const MAX_TAIL_BYTES: u64 = 8 << 20;
+/// The width of the column of relative times, which fits "59 min ago" and a date.
+const RELATIVE_CHARS: usize = 10;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Show the server's log
@@ -33,6 +36,15 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     pager: PagerOptions,
+}
+
+/// How a terminal shows the time of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineTime {
+    /// Relative to now.
+    Relative,
+    /// To the second. What is followed stays on the screen, where a relative time would soon be wrong.
+    Exact,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
@@ -55,7 +67,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     if args.follow || args.json {
         last.iter().for_each(|line| print(&view, line, args.json));
     } else {
-        let text: String = last.iter().map(|line| line_text(&view, line)).collect();
+        let text: String =
+            last.iter().map(|line| line_text(&view, line, LineTime::Relative)).collect();
         args.pager.print(&context.settings, &text);
     }
     if args.follow {
@@ -123,12 +136,12 @@ fn follow(folder: &Path, from: Option<PathBuf>, view: &View, json: bool) -> anyh
 fn print(view: &View, line: &str, json: bool) {
     match serde_json::from_str(line) {
         Ok(value) if json => printer::out_json(&value),
-        _ => printer::out_drawing(&line_text(view, line)),
+        _ => printer::out_drawing(&line_text(view, line, LineTime::Exact)),
     }
 }
 
 /// Returns a line of the log for people.
-fn line_text(view: &View, line: &str) -> String {
+fn line_text(view: &View, line: &str, time: LineTime) -> String {
     let Ok(value) = serde_json::from_str::<Value>(line) else {
         return format!("{}\n", printer::clean(line));
     };
@@ -141,15 +154,51 @@ fn line_text(view: &View, line: &str) -> String {
     let mut details = String::new();
     for (key, detail) in value["fields"].as_object().into_iter().flatten() {
         if key != "message" {
-            let detail = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
+            let detail = match (key.as_str(), detail.as_str()) {
+                ("session", Some(id)) => view.id(id).to_owned(),
+                (_, Some(text)) => view.path(text).into_owned(),
+                (_, None) => detail.to_string(),
+            };
             details.push_str(&format!(" {key}={detail}"));
         }
     }
     format!(
         "{}  {} {}{}\n",
-        printer::one_line(value["timestamp"].as_str().unwrap_or_default()),
+        time_text(view, value["timestamp"].as_str().unwrap_or_default(), time),
         view.paint(paint, &format!("{level:<5}")),
         printer::one_line(value["fields"]["message"].as_str().unwrap_or_default()),
         view.paint(Paint::Faint, &printer::one_line(&details)),
     )
+}
+
+fn time_text(view: &View, logged: &str, time: LineTime) -> String {
+    let parsed = logged.parse::<Timestamp>().ok().filter(|_| time == LineTime::Exact);
+    let second = parsed.and_then(|at| Timestamp::from_second(at.as_second()).ok());
+    match second.filter(|_| view.is_terminal()) {
+        Some(second) => second.to_string(),
+        None if time == LineTime::Exact => printer::one_line(logged),
+        None => format!("{:<RELATIVE_CHARS$}", view.time(logged)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_on_a_terminal_are_short_and_those_of_a_pipe_whole() {
+        let line = r#"{"timestamp":"2026-11-19T01:20:15.123456Z","level":"INFO",
+            "fields":{"message":"turn ended","session":"0198a7c4-1111-4d7e-9a55","turn":3}}"#;
+        let check = |width: Option<usize>, time: LineTime, expect: &str| {
+            assert_eq!(line_text(&View::for_tests(width, false), line, time), expect);
+        };
+        let whole = "2026-11-19T01:20:15.123456Z  INFO  turn ended session=0198a7c4-1111-4d7e-9a55 turn=3\n";
+        check(None, LineTime::Relative, whole);
+        check(None, LineTime::Exact, whole);
+        // The tests' clock stands at 1970.
+        let short = "2026-11-19  INFO  turn ended session=0198a7c4-111 turn=3\n";
+        check(Some(80), LineTime::Relative, short);
+        let exact = "2026-11-19T01:20:15Z  INFO  turn ended session=0198a7c4-111 turn=3\n";
+        check(Some(80), LineTime::Exact, exact);
+    }
 }

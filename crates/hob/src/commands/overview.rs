@@ -10,7 +10,7 @@ use crate::memory;
 use crate::owner_client;
 use crate::printer::{self, outln};
 use crate::socket::client;
-use crate::view::{Paint, View};
+use crate::view::{Paint, View, counted};
 
 pub fn run(context: &Context) -> anyhow::Result<Exit> {
     let settings = &context.settings;
@@ -47,7 +47,14 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
         let latest = stats["last_ts"]
             .as_str()
             .map_or(String::new(), |last| format!(", the latest {}", view.time(last)));
-        outln!("memory    {} turns from {} sessions{latest}", stats["turns"], stats["sessions"]);
+        let count = |name: &str, what: &str| {
+            counted(stats[name].as_u64().unwrap_or_default() as usize, what)
+        };
+        outln!(
+            "memory    {} from {}{latest}",
+            count("turns", "turn"),
+            count("sessions", "session")
+        );
     }
     let has_hooks = ClientFolders::from_environment().is_ok_and(|folders| {
         AgentClient::ALL

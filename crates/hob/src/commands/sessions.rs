@@ -52,6 +52,8 @@ enum SessionsAction {
         /// Print the session as JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        pager: PagerOptions,
     },
     /// Print a session as a conversation and follow it until it closes
     Tail {
@@ -67,6 +69,8 @@ enum SessionsAction {
         /// Print one JSON object per line
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        pager: PagerOptions,
     },
     /// Cancel the running turn and keep the session
     Cancel {
@@ -120,17 +124,28 @@ async fn act(
                 false => pager.print(settings, &sessions_text(&sessions)),
             }
         }
-        SessionsAction::Show { id, json } => {
+        SessionsAction::Show { id, json, pager } => {
             let session = request(client, Method::GET, id, "").await?;
-            if *json {
-                printer::out_json(&session);
-            } else {
-                print_session(&session);
+            match *json {
+                true => printer::out_json(&session),
+                false => pager.print(settings, &session_text(&View::of_stdout(), &session)),
             }
         }
-        SessionsAction::Tail { id, after, no_follow, json } => {
-            let followed = (!no_follow).then_some(settings.socket.as_path());
-            tail(client, id, *after, followed, *json).await?;
+        SessionsAction::Tail { id, after, no_follow, json, pager } => {
+            let id = resolve(client, id).await?;
+            if *no_follow && !json {
+                let mut tail = Tail::new(TailOutput::Collected(String::new()));
+                tail.catch_up(client, &id, *after).await?;
+                pager.print(settings, &tail.end());
+            } else {
+                let output = if *json { TailOutput::Json } else { TailOutput::Text };
+                let mut tail = Tail::new(output);
+                let after = tail.catch_up(client, &id, *after).await?;
+                if !no_follow {
+                    tail.follow(client, &id, after, &settings.socket).await?;
+                }
+                tail.end();
+            }
         }
         SessionsAction::Cancel { id, json } => {
             let answer = request(client, Method::POST, id, "/cancel").await?;
@@ -168,48 +183,84 @@ async fn request(
     owner_client::request(client, method, &path(&id, rest), None).await
 }
 
-async fn tail(
-    client: &mut Client,
-    id: &str,
-    after: u64,
-    socket: Option<&Path>,
-    json: bool,
-) -> anyhow::Result<()> {
-    let id = resolve(client, id).await?;
-    let mut printer = TailPrinter::new(json);
-    let mut after = after;
-    loop {
-        let path = path(&id, &format!("/events?after={after}"));
-        let page = owner_client::request(client, Method::GET, &path, None).await?;
-        let events = page["events"].as_array().cloned().unwrap_or_default();
-        let Some(last) = events.last() else { break };
-        after = last["seq"].as_u64().unwrap_or(after);
-        for event in &events {
-            printer.print(client, &id, event).await?;
-        }
-    }
-    if let Some(socket) = socket {
-        follow(client, &id, after, &mut printer, socket).await?;
-    }
-    printer.end();
-    Ok(())
+/// Where the events of a session go.
+enum TailOutput {
+    /// Standard output, as JSON lines.
+    Json,
+    /// Standard output, as a conversation.
+    Text,
+    /// A text, as a conversation.
+    Collected(String),
 }
 
-/// Prints the events of a session: as a conversation, or as JSON lines.
-struct TailPrinter {
-    json: bool,
+/// Shows the events of a session.
+struct Tail {
+    output: TailOutput,
     view: TailView,
     /// The turn that has begun last.
     turn: u64,
 }
 
-impl TailPrinter {
-    fn new(json: bool) -> TailPrinter {
-        TailPrinter { json, view: TailView::new(View::of_stdout()), turn: 0 }
+impl Tail {
+    fn new(output: TailOutput) -> Tail {
+        Tail { output, view: TailView::new(View::of_stdout()), turn: 0 }
     }
 
-    async fn print(&mut self, client: &mut Client, id: &str, event: &Value) -> anyhow::Result<()> {
-        if self.json {
+    fn write(&mut self, drawing: &str) {
+        match &mut self.output {
+            TailOutput::Collected(text) => text.push_str(drawing),
+            TailOutput::Json | TailOutput::Text => printer::out_drawing(drawing),
+        }
+    }
+
+    /// Shows the stored events after this number. Returns the number of the last one.
+    async fn catch_up(&mut self, client: &mut Client, id: &str, after: u64) -> anyhow::Result<u64> {
+        let mut after = after;
+        loop {
+            let path = path(id, &format!("/events?after={after}"));
+            let page = owner_client::request(client, Method::GET, &path, None).await?;
+            let events = page["events"].as_array().cloned().unwrap_or_default();
+            let Some(last) = events.last() else { return Ok(after) };
+            after = last["seq"].as_u64().unwrap_or(after);
+            for event in &events {
+                self.show(client, id, event).await?;
+            }
+        }
+    }
+
+    /// Shows events until the session closes, or the server ends the stream.
+    async fn follow(
+        &mut self,
+        client: &mut Client,
+        id: &str,
+        after: u64,
+        socket: &Path,
+    ) -> anyhow::Result<()> {
+        // The stream takes up its connection.
+        let mut control = owner_client::connect(socket).await?;
+        let path = path(id, &format!("/events?after={after}"));
+        let mut reply = client.ask(Method::GET, &path, "text/event-stream", None).await?;
+        while let Some(event) = reply.next_event().await? {
+            let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            let mut view = json!({"seq": event.id.parse::<u64>().unwrap_or_default(),
+                "event": event.event});
+            match (event.event.as_str(), data) {
+                ("message", message) => view["message"] = message,
+                (_, Value::Object(fields)) => {
+                    // The answer of a turn repeats all its messages.
+                    for (key, value) in fields.into_iter().filter(|(key, _)| key != "events") {
+                        view[key] = value;
+                    }
+                }
+                _ => {}
+            }
+            self.show(&mut control, id, &view).await?;
+        }
+        Ok(())
+    }
+
+    async fn show(&mut self, client: &mut Client, id: &str, event: &Value) -> anyhow::Result<()> {
+        if let TailOutput::Json = self.output {
             printer::out_json(event);
             return Ok(());
         }
@@ -217,10 +268,11 @@ impl TailPrinter {
             && let Some(turn) = self.begun_turn(client, id, event).await?
         {
             self.turn = turn["turn_index"].as_u64().unwrap_or_default();
-            let prompt = turn["prompt"].as_str().unwrap_or_default();
-            printer::out_drawing(&self.view.prompt(prompt));
+            let prompt = self.view.prompt(turn["prompt"].as_str().unwrap_or_default());
+            self.write(&prompt);
         }
-        printer::out_drawing(&self.view.next(event));
+        let drawing = self.view.next(event);
+        self.write(&drawing);
         Ok(())
     }
 
@@ -248,8 +300,14 @@ impl TailPrinter {
         Ok(begun.cloned())
     }
 
-    fn end(&mut self) {
-        printer::out_drawing(&self.view.end_of_line());
+    /// Ends the last line. Returns the text, if it was collected.
+    fn end(&mut self) -> String {
+        let end = self.view.end_of_line();
+        self.write(&end);
+        match &mut self.output {
+            TailOutput::Collected(text) => std::mem::take(text),
+            TailOutput::Json | TailOutput::Text => String::new(),
+        }
     }
 }
 
@@ -290,37 +348,6 @@ fn path(id: &str, rest: &str) -> String {
     format!("/admin/sessions/{id}{rest}")
 }
 
-/// Prints events until the session closes, or the server ends the stream.
-async fn follow(
-    client: &mut Client,
-    id: &str,
-    after: u64,
-    printer: &mut TailPrinter,
-    socket: &Path,
-) -> anyhow::Result<()> {
-    // The stream takes up its connection.
-    let mut control = owner_client::connect(socket).await?;
-    let path = path(id, &format!("/events?after={after}"));
-    let mut reply = client.ask(Method::GET, &path, "text/event-stream", None).await?;
-    while let Some(event) = reply.next_event().await? {
-        let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
-        let mut view = json!({"seq": event.id.parse::<u64>().unwrap_or_default(),
-            "event": event.event});
-        match (event.event.as_str(), data) {
-            ("message", message) => view["message"] = message,
-            (_, Value::Object(fields)) => {
-                // The answer of a turn repeats all its messages.
-                for (key, value) in fields.into_iter().filter(|(key, _)| key != "events") {
-                    view[key] = value;
-                }
-            }
-            _ => {}
-        }
-        printer.print(&mut control, id, &view).await?;
-    }
-    Ok(())
-}
-
 fn row(view: &View, session: &Value) -> Vec<String> {
     let text = |key: &str| session[key].as_str().unwrap_or("-");
     let state = if session["waiting"] == true { "waiting" } else { text("state") };
@@ -335,7 +362,7 @@ fn row(view: &View, session: &Value) -> Vec<String> {
     ]
 }
 
-fn print_session(session: &Value) {
+fn session_text(view: &View, session: &Value) -> String {
     let keys = [
         "session_id",
         "app",
@@ -351,23 +378,32 @@ fn print_session(session: &Value) {
         "last_event_id",
         "meta",
     ];
+    let mut shown = String::new();
+    let mut add = |key: &str, value: &str| {
+        shown.push_str(&format!("{key:14} {}\n", printer::one_line(value)));
+    };
     for key in keys {
-        let value = match &session[key] {
-            Value::String(text) => text.clone(),
-            Value::Null => continue,
-            other => other.to_string(),
-        };
-        outln!("{key:14} {}", printer::one_line(&value));
+        match (key, &session[key]) {
+            (_, Value::Null) => {}
+            ("session_id", Value::String(id)) => add(key, view.id(id)),
+            ("cwd", Value::String(path)) => add(key, &view.path(path)),
+            ("created_at" | "closed_at" | "last_turn_at", Value::String(time)) => {
+                add(key, &view.time(time));
+            }
+            (_, Value::String(text)) => add(key, text),
+            (_, other) => add(key, &other.to_string()),
+        }
     }
     let usage = &session["usage"];
-    outln!(
-        "{:14} {} in, {} out, {} cached, {}",
-        "usage",
+    let used = format!(
+        "{} in, {} out, {} cached, {}",
         usage["input_tokens"],
         usage["output_tokens"],
         usage["cached_read_tokens"],
         cost_in_words(usage),
     );
+    add("usage", &used);
+    shown
 }
 
 /// Returns the cost of a session. Some agents, such as Claude Code in a terminal, report only tokens.

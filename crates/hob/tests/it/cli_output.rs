@@ -7,6 +7,7 @@ use hob_domain::Timestamp;
 use hob_testkit::TestHome;
 use serde_json::json;
 
+use crate::api::api;
 use crate::memory_setup::{capture, export, folder, json_of, said, transcript};
 use crate::on_terminal::{dialogue_on_terminal, on_terminal};
 
@@ -126,8 +127,18 @@ fn tables_fit_the_terminal() {
     let home = TestHome::new();
     home.app(&"long-name-".repeat(6));
     home.app("short");
-    let shown = on_terminal(home.command(&["app", "list"]), "");
-    assert!(shown.contains("now") && shown.contains("short"), "{shown:?}");
+    let server = home.serve();
+    let project = folder(&home, &"a-long-folder/".repeat(9));
+    let mut run = home.command(&["run", "--agent", "demo", "--keep", "hello"]);
+    assert!(run.current_dir(project).output().unwrap().status.success());
+    for (list, expected) in [(["app", "list"], "short"), (["sessions", "list"], "demo")] {
+        let mut list = home.command(&list);
+        list.env("NO_COLOR", "1");
+        let shown = on_terminal(list, "");
+        assert!(shown.contains("now") && shown.contains(expected), "{shown:?}");
+        assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 80), "{shown}");
+    }
+    drop(server);
     let doctor = on_terminal(home.command(&["doctor"]), "");
     assert!(doctor.contains("\u{1b}[32mok"), "verdicts have colours: {doctor}");
     let mut config = home.command(&["config", "get"]);
@@ -137,9 +148,86 @@ fn tables_fit_the_terminal() {
     assert!(shown.contains('…'), "{shown}");
 }
 
+/// A session and a log on a terminal look as everything else does there; a program reads them whole.
+#[test]
+fn sessions_and_logs_have_relative_times_and_short_ids_on_a_terminal() {
+    let home = TestHome::new();
+    let server = home.serve();
+    let project = folder(&home, "harbour");
+    let mut run = home.command(&["run", "--agent", "demo", "--keep", "--json", "hello"]);
+    let answer = json_of(&run.current_dir(&project).output().unwrap());
+    let id = answer["session_id"].as_str().unwrap();
+
+    let show = ["sessions", "show", &id[..8]];
+    let shown = on_terminal(home.command(&show), "");
+    let line = |text: &str, key: &str| {
+        let found = text.lines().find(|line| line.starts_with(key));
+        found.unwrap_or_else(|| panic!("no {key} in {text}")).trim_end().to_owned()
+    };
+    assert_eq!(line(&shown, "session_id"), format!("session_id     {}", &id[..12]));
+    assert_eq!(line(&shown, "cwd"), "cwd            ~/harbour");
+    assert_eq!(line(&shown, "created_at"), "created_at     now");
+    assert_eq!(line(&shown, "last_turn_at"), "last_turn_at   now");
+    let piped = String::from_utf8(home.run(&show).stdout).unwrap();
+    assert_eq!(line(&piped, "session_id"), format!("session_id     {id}"));
+    assert_eq!(line(&piped, "cwd"), format!("cwd            {}", project.display()));
+    assert!(line(&piped, "created_at").ends_with('Z'), "{piped}");
+
+    let ended = |text: &str| {
+        let found = text.lines().find(|line| line.contains("turn ended"));
+        found.unwrap_or_else(|| panic!("no turn has ended in {text}")).to_owned()
+    };
+    let logged = ended(&on_terminal(home.command(&["logs"]), ""));
+    assert!(logged.starts_with("now ") && !logged.contains(id), "{logged:?}");
+    assert!(logged.contains(&format!("session={}", &id[..12])), "{logged:?}");
+    let piped = ended(&String::from_utf8(home.run(&["logs"]).stdout).unwrap());
+    assert!(piped.starts_with("20") && piped.contains(id), "{piped}");
+
+    let note = json_of(&home.run(&["remember", "--json", "the lamp is green"]));
+    let record = note["record_id"].as_str().unwrap();
+    let forgot = on_terminal(home.command(&["forget", "--yes", &record[..8]]), "");
+    let undo = format!("erased in 24 h, and until then `hob forget --undo {}`", &record[..12]);
+    assert!(forgot.contains(&undo), "{forgot:?}");
+    drop(server);
+}
+
+#[test]
+fn lists_and_counts_speak_of_none_and_of_one() {
+    let home = TestHome::new();
+    let apps = home.run(&["app", "list"]);
+    assert!(apps.status.success() && apps.stdout.is_empty(), "{apps:?}");
+    let said = String::from_utf8(apps.stderr).unwrap();
+    assert_eq!(said, "no apps; `hob app create NAME` creates one\n");
+    assert_eq!(json_of(&home.run(&["app", "list", "--json"])), json!({"apps": []}));
+
+    let server = home.serve();
+    let memory = || {
+        let text = String::from_utf8(home.run(&[]).stdout).unwrap();
+        text.lines().find(|line| line.starts_with("memory")).unwrap_or_default().to_owned()
+    };
+    assert_eq!(memory(), "memory    0 turns from 0 sessions", "no time of a latest turn");
+    let path = transcript(&home, "one.jsonl", &[said_once()]);
+    let imported = home.run(&["import", path.to_str().unwrap()]);
+    let text = String::from_utf8([imported.stdout, imported.stderr].concat()).unwrap();
+    assert!(text.contains("imported 1 turn from 1 transcript;"), "{text}");
+    assert!(!text.contains("1 turns") && !text.contains("1 transcripts"), "{text}");
+    let line = memory();
+    assert!(line.starts_with("memory    1 turn from 1 session, the latest 2026-01-02"), "{line}");
+    drop(server);
+}
+
+fn said_once() -> serde_json::Value {
+    said("once", 0, "user", "the lantern is lit")
+}
+
 #[test]
 fn commands_end_quietly_if_their_reader_leaves() {
     let home = remembering();
+    let server = home.serve();
+    for arguments in [&["status"][..], &["sessions", "list", "--json"], &["sessions", "list"]] {
+        assert_quiet(&home, arguments);
+    }
+    assert!(server.stop().success());
     for arguments in [
         &["doctor"][..],
         &["recall", "--project", "*", "database"],
@@ -151,17 +239,22 @@ fn commands_end_quietly_if_their_reader_leaves() {
         &["export"],
         &[],
     ] {
-        let mut command = home.command(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        drop(child.stdout.take());
-        let output = child.wait_with_output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !error.contains("panicked") && !error.contains("Broken pipe"),
-            "{arguments:?}: {error}"
-        );
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+        assert_quiet(&home, arguments);
     }
+}
+
+/// Runs a command whose reader has left before the first line.
+fn assert_quiet(home: &TestHome, arguments: &[&str]) {
+    let mut command = home.command(arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !error.contains("panicked") && !error.contains("Broken pipe"),
+        "{arguments:?}: {error}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
 }
 
 #[test]
@@ -267,4 +360,35 @@ fn long_output_on_a_terminal_is_paged() {
     // A reader that leaves early is no error, in a pager as in a pipe.
     let left = shown(&timeline, &[("PAGER", "head -n 1")]);
     assert_eq!(left.lines().count(), 1, "{left}");
+}
+
+/// Also what is no list may be long: checks, settings, agents, a session and its conversation.
+#[test]
+fn all_long_output_is_paged() {
+    let many = (0..30).map(|n| format!("[agents.extra{n}]\ndriver = \"acp\"\ncommand = [\"x\"]\n"));
+    let api = api("");
+    let config = api.home.hob_home().join("config.toml");
+    let before = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, before + &many.collect::<String>()).unwrap();
+    let meta = json!({"title": "a long title ".repeat(200)});
+    let id = api.create(&json!({"agent": "acp", "meta": meta}));
+    assert!(api.ask(&id, &format!("{}[[say done]]", "a line\n".repeat(40))).contains("done"));
+    for arguments in [
+        &["doctor"][..],
+        &["config", "get"],
+        &["agents"],
+        &["sessions", "show", &id],
+        &["sessions", "tail", "--no-follow", &id],
+    ] {
+        let shown = |more: &[&str]| {
+            let mut command = api.home.command(&[arguments, more].concat());
+            command.env("PAGER", "sed 's/^/paged /'");
+            on_terminal(command, "")
+        };
+        let paged = shown(&[]);
+        assert!(paged.lines().all(|line| line.starts_with("paged ")), "{arguments:?}: {paged}");
+        assert!(paged.lines().count() > 1, "{arguments:?}: {paged}");
+        let plain = shown(&["--no-pager"]);
+        assert!(!plain.contains("paged ") && !plain.is_empty(), "{arguments:?}: {plain}");
+    }
 }

@@ -14,6 +14,10 @@ pub fn on_terminal(command: Command, input: &str) -> String {
 /// Runs a command on a terminal of 80 columns and returns all that the terminal received. For each step, it waits until
 /// the terminal has received the first text since the step before, and types the second.
 pub fn dialogue_on_terminal(mut command: Command, steps: &[(&str, &str)]) -> String {
+    // A pager waits for keys. A test that wants one names it.
+    if !command.get_envs().any(|(name, _)| name == "PAGER") {
+        command.env("PAGER", "cat");
+    }
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let terminal = openpty(&size, None).unwrap();
     let end = || Stdio::from(terminal.slave.try_clone().unwrap());

@@ -32,16 +32,17 @@ pub fn to_json(check: &Check) -> Value {
     value
 }
 
-/// Prints the check on one line, and its fix on a second one.
-pub fn print(view: &View, check: &Check) {
+/// Returns the check on one line, and its fix on a second one.
+pub fn text(view: &View, check: &Check) -> String {
     let mark = match check.status {
         Verdict::Ok => view.paint(Paint::Good, "ok     "),
         Verdict::Warn => view.paint(Paint::Warning, "warning"),
         Verdict::Fail => view.paint(Paint::Bad, "FAILED "),
     };
     let text = format!("{:<9} {}", check.name, check.text);
-    printer::out_drawing(&format!("{mark}  {}\n", printer::clean(&text)));
+    let mut lines = format!("{mark}  {}\n", printer::clean(&text));
     if let Some(fix) = &check.fix {
-        printer::out(&format!("         {:<9} -> {fix}\n", ""));
+        lines.push_str(&printer::clean(&format!("         {:<9} -> {fix}\n", "")));
     }
+    lines
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::checks::Depth;
 use super::{check, checks};
 use crate::commands::{Context, Exit};
-use crate::printer::{self, outln};
+use crate::pager::PagerOptions;
+use crate::printer;
 use crate::settings::Resolved;
 use crate::settings::registry::SETTINGS;
 use crate::view::View;
@@ -24,6 +25,8 @@ pub struct Args {
     /// Print {"checks":[…],"settings":[…]}
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pager: PagerOptions,
 }
 
 pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
@@ -35,8 +38,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         printer::out_json(&json!({"checks": checks, "settings": settings_as_json(settings)}));
     } else {
         let view = View::of_stdout();
-        checks.iter().for_each(|check| check::print(&view, check));
-        print_settings(settings);
+        let mut text: String = checks.iter().map(|check| check::text(&view, check)).collect();
+        text.push_str(&settings_text(settings));
+        args.pager.print(settings, &text);
     }
     let failed = checks.iter().any(|check| check.status == Verdict::Fail);
     Ok(if failed { Exit::Failed } else { Exit::Done })
@@ -50,10 +54,12 @@ fn settings_as_json(settings: &Resolved) -> Vec<Value> {
     settings.rows.iter().map(row).collect()
 }
 
-fn print_settings(settings: &Resolved) {
-    outln!("\nsettings");
+fn settings_text(settings: &Resolved) -> String {
+    let mut text = "\nsettings\n".to_owned();
     let width = settings.rows.iter().map(|row| row.key.len()).max().unwrap_or_default();
     for row in &settings.rows {
-        outln!("  {:<width$}  {}  ({})", row.key, row.value, row.source);
+        let line = format!("  {:<width$}  {}  ({})\n", row.key, row.value, row.source);
+        text.push_str(&printer::clean(&line));
     }
+    text
 }
