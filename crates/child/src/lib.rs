@@ -10,6 +10,7 @@
 //! - [`Child`] is the handle of one child; dropping it ends the whole tree.
 //! - [`Confinement`] is what a child may not reach; the shim enforces it on the agent's whole tree.
 //! - [`show_in_pager`] lets the user page through a text, and waits for it.
+//! - [`open_in_browser`] asks the user's desktop to show a page. It is the one process that outlives Hob.
 //! - [`sweep`] is the second line of defence: at start it ends processes that an earlier run left.
 //!
 //! Invariant: nothing here signals a process by pid alone. Inside a tree the shim is the reaper, so
@@ -17,6 +18,7 @@
 //! with its start time or with the run marker in its environment.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
+mod browser;
 mod cgroup;
 mod child;
 mod children;
@@ -42,6 +44,7 @@ pub mod sweep;
 pub mod tree;
 mod wire;
 
+pub use browser::open_in_browser;
 pub use cgroup::{ControlGroups, has_control_groups};
 pub use child::{Child, ChildTerminal, Exit, Output, StopLadder};
 pub use children::{Children, ChildrenOptions, Placed, SpawnError};

@@ -8,7 +8,8 @@ use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
 use crate::api::api;
-use crate::memory_setup::json_of;
+use crate::memory_setup::{folder, json_of};
+use crate::on_terminal::on_terminal;
 
 #[test]
 fn stop_ends_the_server_and_says_if_there_is_none() {
@@ -26,6 +27,48 @@ fn stop_ends_the_server_and_says_if_there_is_none() {
     let stopped = home.run(&["stop", "--json"]);
     assert_eq!(json_of(&stopped), json!({"stopped": true, "pid": server.pid()}));
     assert_eq!(home.run(&["status"]).status.code(), Some(3), "it has ended");
+}
+
+/// A browser opens only where the user sees it. The command does not wait for it.
+#[test]
+fn open_asks_the_desktop_on_a_terminal_with_a_display() {
+    let home = TestHome::new();
+    let server = home.serve();
+    let (bin, empty) = (folder(&home, "bin"), folder(&home, "empty"));
+    let (gate, opened) = (bin.join("gate"), bin.join("opened"));
+    let script = format!(
+        "#!/bin/sh\nwhile [ ! -e '{}' ]; do sleep 0.02; done\nprintf '%s\\n' \"$*\" >> '{}'\n",
+        gate.display(),
+        opened.display()
+    );
+    let program = bin.join("xdg-open");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let open = |arguments: &[&str], display: &str| {
+        let mut command = home.command(&[&["open"], arguments].concat());
+        command.env("PATH", &path).env("DISPLAY", display);
+        command
+    };
+    for unseen in [open(&["--json"], ":0"), open(&[], "")] {
+        assert!(on_terminal(unseen, "").contains(server.url()));
+    }
+    let piped = open(&[], ":0").output().unwrap();
+    assert_eq!(String::from_utf8(piped.stdout).unwrap().trim(), server.url());
+    // The stand-in does not end before the gate opens.
+    let shown = on_terminal(open(&[], ":0"), "");
+    assert!(shown.contains(server.url()) && !shown.contains("cannot open"), "{shown}");
+    assert!(!opened.exists());
+    fs::write(&gate, "").unwrap();
+    let url = format!("{}\n", server.url());
+    wait_until("the desktop opens the console once", || {
+        (fs::read_to_string(&opened).ok()? == url).then_some(())
+    });
+    let mut without = open(&[], ":0");
+    without.env("PATH", &empty);
+    let shown = on_terminal(without, "");
+    assert!(shown.contains(server.url()) && shown.contains("open the URL yourself"), "{shown}");
+    drop(server);
 }
 
 #[test]
