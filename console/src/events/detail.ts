@@ -22,12 +22,15 @@ export interface Detail {
 const MAX_EDITS = 20;
 const MAX_EDIT_CHARS = 16_000;
 
-/** The names of these fields differ between agents. */
-const PATHS = ['file_path', 'filePath', 'notebook_path', 'path', 'abs_path', 'absolute_path'];
-const SUBJECTS = [...PATHS, 'pattern', 'url', 'query'];
+/** The names of these fields differ between agents. They are those of `driver/tool_input.rs`, which a test compares. */
+const COMMANDS = ['command', 'cmd'];
+const PATHS = ['file_path', 'filePath', 'filepath', 'notebook_path', 'path', 'abs_path', 'absolute_path'];
+const SUBJECTS = ['pattern', 'url', 'query'];
 const BEFORE = ['old_string', 'oldString', 'old_str', 'oldText'];
 const AFTER = ['new_string', 'newString', 'new_str', 'newText', 'new_source'];
 const WHOLE = ['content', 'file_text'];
+/** What a tool works on, if it runs no command. */
+const NAMED = [...PATHS, ...SUBJECTS];
 
 const first = (fields: Json, names: string[]): string | null => {
   const name = names.find((one) => typeof fields[one] === 'string');
@@ -67,11 +70,12 @@ export function editsOfContent(value: unknown): Edit[] {
 
 /** Returns a command that is a text or a list of words. */
 function commandOf(input: Json): string {
-  const command = input['command'] ?? input['cmd'];
+  const name = COMMANDS.find((one) => input[one] !== undefined && input[one] !== null);
+  const command = name === undefined ? '' : input[name];
   if (typeof command === 'string') return command;
   const words = array(command).map(string).filter(Boolean);
   // A shell that runs one script is not worth reading.
-  return words.length === 3 && /^-l?c$/.test(words[1]!) ? words[2]! : words.join(' ');
+  return words.length === 3 && words[0]!.endsWith('sh') && /^-l?c$/.test(words[1]!) ? words[2]! : words.join(' ');
 }
 
 /** Reads a tool call as the agent describes it. */
@@ -80,8 +84,8 @@ export function detailOf(call: Json): Detail {
   const told = editsOfContent(call['content']);
   const edits = told.length ? told : editsOfInput(input);
   const command = clip(commandOf(input), MAX_EDIT_CHARS);
-  const subject = first(input, SUBJECTS) ?? '';
-  const plain = Object.keys(input).every((name) => SUBJECTS.includes(name) || name === 'description');
+  const subject = first(input, NAMED) ?? '';
+  const plain = Object.keys(input).every((name) => NAMED.includes(name) || name === 'description');
   const rest = command || edits.length || plain ? '' : clip(pretty(input), 4_000);
   return { command, subject, edits, input: rest };
 }

@@ -12,6 +12,7 @@ mod live_agent;
 mod permission_detail;
 mod settings;
 mod start;
+pub mod tool_input;
 
 pub use dispatch::start;
 pub use live_agent::{

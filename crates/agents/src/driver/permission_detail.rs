@@ -2,20 +2,13 @@
 
 use serde_json::Value;
 
+use super::tool_input::{self, FileChange};
+
 /// The longest detail, in characters and in lines. The end of a longer one is counted, never left out silently.
 const MAX_DETAIL_CHARS: usize = 4000;
 const MAX_DETAIL_LINES: usize = 60;
 /// The unchanged lines that are shown before and after a change.
 const CONTEXT_LINES: usize = 2;
-
-/// The names of these fields differ between agents.
-const COMMAND: &[&str] = &["command", "cmd"];
-const PATH: &[&str] =
-    &["file_path", "filePath", "filepath", "notebook_path", "path", "abs_path", "absolute_path"];
-const BEFORE: &[&str] = &["old_string", "oldString", "old_str", "oldText"];
-const AFTER: &[&str] = &["new_string", "newString", "new_str", "newText", "new_source"];
-const WHOLE: &[&str] = &["content", "file_text"];
-const SUBJECT: &[&str] = &["pattern", "url", "query"];
 
 /// Returns what a tool call is about, if its title does not say all of it.
 pub(super) fn permission_detail(title: &str, call: &Value) -> Option<String> {
@@ -23,26 +16,12 @@ pub(super) fn permission_detail(title: &str, call: &Value) -> Option<String> {
     // A tool that edits files may have a field `command` that only names what it does.
     let detail = edits_of_content(&call["content"])
         .or_else(|| edits_of_input(input))
-        .or_else(|| command(input))
-        .or_else(|| first(input, PATH).or_else(|| first(input, SUBJECT)).map(str::to_owned))
+        .or_else(|| tool_input::main_argument(input))
         .or_else(|| other_input(input))
         .or_else(|| call["locations"][0]["path"].as_str().map(str::to_owned))?;
     let detail = detail.trim_end();
     let is_said = detail.is_empty() || is_part_of(detail, title);
     (!is_said).then(|| bounded(detail))
-}
-
-fn command(input: &Value) -> Option<String> {
-    let command = COMMAND.iter().map(|key| &input[*key]).find(|value| !value.is_null())?;
-    if let Some(text) = command.as_str() {
-        return Some(text.to_owned());
-    }
-    let words: Vec<&str> = command.as_array()?.iter().filter_map(Value::as_str).collect();
-    match &words[..] {
-        // A shell that runs one script.
-        [shell, "-c" | "-lc", script] if shell.ends_with("sh") => Some((*script).to_owned()),
-        words => Some(words.join(" ")),
-    }
 }
 
 fn edits_of_content(content: &Value) -> Option<String> {
@@ -55,25 +34,16 @@ fn edits_of_content(content: &Value) -> Option<String> {
 }
 
 fn edits_of_input(input: &Value) -> Option<String> {
-    let path = first(input, PATH)?;
-    let replaced = |edit: &Value| {
-        Some(change(path, first(edit, BEFORE).unwrap_or_default(), first(edit, AFTER)?))
-    };
-    let many = input["edits"].as_array().into_iter().flatten().filter_map(replaced);
-    joined(many.collect())
-        .or_else(|| replaced(input))
-        .or_else(|| first(input, WHOLE).map(|text| change(path, "", text)))
-        .or_else(|| input["diff"].as_str().map(|diff| format!("{path}\n{diff}")))
+    let changes = tool_input::changes(input).into_iter();
+    let texts = changes.map(|FileChange { path, before, after }| change(path, before, after));
+    joined(texts.collect())
+        .or_else(|| tool_input::diff(input).map(|(path, diff)| format!("{path}\n{diff}")))
 }
 
 /// Returns a text of the arguments that have no form of their own.
 fn other_input(input: &Value) -> Option<String> {
     let is_empty = input.as_object().is_none_or(serde_json::Map::is_empty);
     (!is_empty).then(|| input.to_string())
-}
-
-fn first<'a>(input: &'a Value, keys: &[&str]) -> Option<&'a str> {
-    keys.iter().find_map(|key| input[*key].as_str())
 }
 
 fn joined(texts: Vec<String>) -> Option<String> {

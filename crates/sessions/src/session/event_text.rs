@@ -1,7 +1,9 @@
 //! Session events as text for people.
 
-use super::turn_reader::update_of;
+use hob_agents::driver::tool_input::main_argument;
 use serde_json::Value;
+
+use super::turn_reader::update_of;
 
 /// Returns the text of an agent's message.
 fn message_text(message: &Value) -> Option<String> {
@@ -28,12 +30,8 @@ fn message_text(message: &Value) -> Option<String> {
 /// Returns a tool call's title with its main argument.
 pub fn tool_title(update: &Value) -> String {
     let title = update["title"].as_str().unwrap_or("tool");
-    let input = &update["rawInput"];
-    let detail = ["command", "file_path", "path", "pattern", "url"]
-        .iter()
-        .find_map(|key| input[*key].as_str());
-    match detail {
-        Some(detail) if !title.contains(detail) => format!("{title} {detail}"),
+    match main_argument(&update["rawInput"]) {
+        Some(argument) if !title.contains(&argument) => format!("{title} {argument}"),
         _ => title.to_owned(),
     }
 }
@@ -154,6 +152,8 @@ mod tests {
     fn tool_titles_have_their_main_argument() {
         let call = json!({"title": "Bash", "rawInput": {"command": "ls"}});
         assert_eq!(tool_title(&call), "Bash ls");
+        let call = json!({"title": "edit", "rawInput": {"filePath": "/a.rs", "newString": "x"}});
+        assert_eq!(tool_title(&call), "edit /a.rs");
     }
 
     #[test]
