@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { assertView, close, Hob, inViews, launch, TWO_VIEWS, until, VIEWS, visit } from './harness.mjs';
+import { assertView, close, Hob, inViews, launch, until, VIEWS, visit } from './harness.mjs';
 
 let browser;
 before(async () => {
@@ -81,7 +81,7 @@ it('an opened hit can be read whole', VIEWS, (hob) => {
   await close(page);
 });
 
-it('more than 30 hits are shown on request', TWO_VIEWS, (hob) => {
+it('more than 30 hits are shown on request', VIEWS, (hob) => {
   for (let session = 0; session < 5; session += 1) {
     hob.remember(Array.from({ length: 8 }, (_, at) => ['user', `The crane number ${session * 8 + at} stands in the harbour.`]), `0197a2f4-${session}111-4d7e-9a55-3f8b1c2d4e5f`);
   }
@@ -101,7 +101,7 @@ it('more than 30 hits are shown on request', TWO_VIEWS, (hob) => {
   await close(page);
 });
 
-it('hits stand together by session', TWO_VIEWS, (hob) => {
+it('hits stand together by session', VIEWS, (hob) => {
   const said = (what, times) => Array.from({ length: times }, (_, at) => ['user', `The ${what} number ${at} is about the harbour.`]);
   hob.remember(said('crane', 8), '0197a2f4-1111-4d7e-9a55-3f8b1c2d4e5f', '/home/ada/src/docks');
   hob.remember(said('ship', 2), '0197a2f4-2222-4d7e-9a55-3f8b1c2d4e5f', '/home/ada/src/fleet');
@@ -120,7 +120,7 @@ it('hits stand together by session', TWO_VIEWS, (hob) => {
   await close(page);
 });
 
-it('the memory of an app is read apart from one\'s own', TWO_VIEWS, async (hob) => {
+it('the memory of an app is read apart from one\'s own', VIEWS, async (hob) => {
   const token = await hob.app('shop-bot');
   const { session_id: id } = await hob.call('POST', '/sessions', { agent: 'acp' }, token);
   await hob.call('POST', `/sessions/${id}/turn`, { prompt: 'where is the lantern of the shop?' }, token);
@@ -147,26 +147,55 @@ it('the memory of an app is read apart from one\'s own', TWO_VIEWS, async (hob) 
   await close(page);
 });
 
-it('the palette finds sessions by their titles, and cards show them', TWO_VIEWS, async (hob) => {
+it('sessions are found by their titles or first prompts, and tiles show them', VIEWS, async (hob) => {
   await hob.session('acp', { meta: { title: 'Something else' } });
-  return hob.session('acp', { meta: { title: 'Coupons are counted twice' } });
-}, async (hob, options, id) => {
+  const prompted = await hob.session('acp');
+  await hob.ask(prompted, 'Why does the crane stand still?\n[[say It waits for the ship.]]');
+  await hob.idle(prompted);
+  const token = await hob.app('shop-bot');
+  await hob.call('POST', '/v1/messages', { model: 'claude', max_tokens: 9, messages: [{ role: 'user', content: '[[say hello]]' }] }, token);
+  const titled = await hob.session('acp', { meta: { title: 'Coupons are counted twice' } });
+  return { prompted, titled };
+}, async (hob, options, { prompted, titled }) => {
   const page = await visit(browser, hob, '/now', options);
   await page.locator('.tile').getByText('Coupons are counted twice').waitFor();
-  if (options.isMobile) await page.locator('.topbar').getByRole('button', { name: 'Find' }).tap();
-  else await page.keyboard.press('Control+k');
-  await page.getByRole('combobox').pressSequentially('coupon');
-  const found = page.getByRole('option', { name: /Coupons are counted twice/ });
-  await found.waitFor();
+  const tile = page.locator('.tile').filter({ hasText: 'Why does the crane stand still?' });
+  // Without a terminal a tile is as high as what was said: nothing is empty, and nothing is cut.
+  const told = tile.getByRole('group', { name: 'The last events of acp' });
+  await told.getByText('It waits for the ship.').waitFor();
+  const height = async (part) => (await part.boundingBox()).height;
+  assert.ok(Math.abs((await height(tile.locator('.tile-screen'))) - (await height(told))) <= 2);
+  assert.ok((await height(told)) < 200);
+  // The figures say what they count: turns of sessions, and answers of /v1.
+  const figure = (label) => page.locator('.figure').filter({ hasText: label });
+  await figure('session turn finished').getByText('1', { exact: true }).waitFor();
+  const answers = /answers so far: (\d+) warm, (\d+) seeded, (\d+) fresh/.exec(await figure('for /v1').textContent());
+  assert.equal(answers.slice(1).reduce((sum, text) => sum + Number(text), 0), 1);
   await assertView(page, options);
-  if (options.isMobile) await found.tap();
-  else await page.keyboard.press('Enter');
-  await page.getByRole('heading', { name: /Coupons are counted twice/ }).waitFor();
-  assert.ok(page.url().endsWith(id));
+  for (const [words, title, id] of [['coupon', 'Coupons are counted twice', titled], ['crane stand', 'Why does the crane stand still?', prompted]]) {
+    await page.evaluate(() => { location.hash = '/now'; });
+    await tile.waitFor();
+    if (options.isMobile) await page.locator('.topbar').getByRole('button', { name: 'Find' }).tap();
+    else await page.keyboard.press('Control+k');
+    await page.getByRole('combobox').pressSequentially(words);
+    const found = page.getByRole('option', { name: title });
+    await found.waitFor();
+    await assertView(page, options);
+    if (options.isMobile) await found.tap();
+    else await page.keyboard.press('Enter');
+    await until('the session is open', () => page.url().endsWith(id));
+  }
+  await page.evaluate(() => { location.hash = '/sessions'; });
+  const row = page.getByRole('list', { name: 'Sessions' }).getByRole('link', { name: 'Why does the crane stand still?' });
+  await row.getByText(/^acp in /).waitFor();
+  await page.getByLabel('Filter sessions').fill('crane stand');
+  await page.getByText('Coupons are counted twice').waitFor({ state: 'detached' });
+  await row.waitFor();
+  await assertView(page, options);
   await close(page);
 });
 
-it('usage is shown for other time ranges', TWO_VIEWS, async (hob) => {
+it('usage is shown for other time ranges', VIEWS, async (hob) => {
   const token = await hob.app('shop-bot');
   const { session_id: id } = await hob.call('POST', '/sessions', { agent: 'acp' }, token);
   await hob.call('POST', `/sessions/${id}/turn`, { prompt: 'hello' }, token);
@@ -188,7 +217,7 @@ it('usage is shown for other time ranges', TWO_VIEWS, async (hob) => {
   await close(page);
 });
 
-it('a session of Claude on a terminal says that no cost is reported', TWO_VIEWS, async (hob) => {
+it('a session of Claude on a terminal says that no cost is reported', VIEWS, async (hob) => {
   const id = await hob.session('claude');
   await hob.ask(id, '[[say an answer]]');
   await hob.idle(id);

@@ -9,7 +9,7 @@ import { follow } from '../stream';
 import { watchable } from '../terminal/attach';
 import { Mini } from '../terminal/mini';
 import { dark } from '../theme';
-import { Titles } from '../titles';
+import { firstPrompts, Titles } from '../titles';
 import { useLoad } from '../ui/load';
 import { Age, Empty, Figure, Page, Problem, Section, Skeleton, State } from '../ui/parts';
 import { Questions } from '../ui/questions';
@@ -66,6 +66,12 @@ export function Now() {
   useEffect(() => {
     if (live && signedIn) void titles.want(new Set(live.flatMap((one) => one.session_id ?? [])));
   }, [live, named, signedIn]);
+  const prompts = firstPrompts.known.value;
+  useEffect(() => {
+    const untitled = (live ?? []).flatMap(({ session_id, turns }) => (session_id && named.get(session_id) === '' ? [{ session_id, meta: {}, turn_count: turns }] : []));
+    if (signedIn) void firstPrompts.want(untitled);
+  }, [live, named, signedIn]);
+  const titleOfLive = ({ session_id }: Live) => (session_id ? named.get(session_id) || prompts.get(session_id) : '') ?? '';
 
   useEffect(() => {
     if (!signedIn) return;
@@ -112,7 +118,7 @@ export function Now() {
           ) : (
             <ul class="tiles">
               {sorted.map((one) => (
-                <Tile key={one.id} live={one} title={named.get(one.session_id ?? '') ?? ''} screens={screens.current} />
+                <Tile key={one.id} live={one} title={titleOfLive(one)} screens={screens.current} />
               ))}
             </ul>
           )}
@@ -153,7 +159,7 @@ function Figures({ overview }: { overview: Overview | null }) {
           </span>
         </div>
       ) : null}
-      {turns ? <Figure value={count(turns['finished'])} label="turns of sessions finished" /> : null}
+      {turns ? <Figure value={count(turns['finished'])} label={turns['finished'] === 1 ? 'session turn finished' : 'session turns finished'} /> : null}
       {memory ? (
         <Figure
           value={count(memory.turns)}
@@ -219,15 +225,19 @@ function Picture({ live, screens }: { live: Live; screens: Screens }) {
   return <canvas ref={canvas} role="img" aria-label={`The screen of ${live.agent}`} />;
 }
 
+/** How many lines of a tail are shown whole, and how many are drawn. */
+const WHOLE_LINES = 12;
+const MAX_LINES = 18;
+
 /** What an agent without a terminal did last. */
 function Tail({ live }: { live: Live }) {
   const beat = live.busy ? Math.floor(now.value / 2000) : 0;
   const { value } = useLoad(`${live.id} ${live.last_at} ${live.busy} ${beat}`, (abort) =>
     callText(`/admin/live/${live.id}/screen?format=text`, { signal: abort }),
   );
-  const lines = (value ?? '').trimEnd().split('\n').slice(-18);
+  const lines = (value ?? '').trimEnd().split('\n').slice(-MAX_LINES);
   return (
-    <div class="tail" role="group" aria-label={`The last events of ${live.agent}`}>
+    <div class={lines.length > WHOLE_LINES ? 'tail long' : 'tail'} role="group" aria-label={`The last events of ${live.agent}`}>
       {value === null ? <Skeleton lines={4} /> : value.trim() ? lines.map((line, at) => <div key={at}>{line || ' '}</div>) : <em>Nothing has been said yet.</em>}
     </div>
   );

@@ -1,11 +1,11 @@
 // All sessions, and the way to a new one.
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { get, post } from '../api';
 import { count, dollars, many, place, shortId, tokensOf } from '../format';
 import { go, replace, route } from '../router';
 import type { Me, Session } from '../shapes';
-import { titleOf } from '../titles';
+import { firstPrompts, titleFor } from '../titles';
 import { Dialog } from '../ui/dialog';
 import { attempt } from '../ui/toast';
 import { useLoad } from '../ui/load';
@@ -16,19 +16,21 @@ export function Sessions() {
   const { value, error, again } = useLoad('sessions', (abort) => get<{ sessions: Session[] }>('/admin/sessions', abort), 3000);
   const [text, setText] = useState('');
   const [closed, setClosed] = useState(false);
+  const prompts = firstPrompts.known.value;
   const creating = route.value.values.get('new') !== null;
   const shown = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const all = (value?.sessions ?? []).filter((session) => closed || session.state !== 'closed');
     const found = all.filter((session) => {
-      const where = `${session.agent} ${session.app} ${session.session_id} ${session.cwd} ${session.waiting ? 'waiting' : session.state} ${JSON.stringify(session.meta)}`.toLowerCase();
+      const where = `${titleFor(session)} ${session.agent} ${session.app} ${session.session_id} ${session.cwd} ${session.waiting ? 'waiting' : session.state} ${JSON.stringify(session.meta)}`.toLowerCase();
       return words.every((word) => where.includes(word));
     });
     const last = (session: Session) => session.last_turn_at ?? session.created_at;
     // Those that wait for a person come first.
     const waits = (session: Session) => Number(session.waiting ?? false);
     return found.toSorted((a, b) => waits(b) - waits(a) || (last(a) < last(b) ? 1 : -1)).slice(0, 300);
-  }, [value, text, closed]);
+  }, [value, text, closed, prompts]);
+  useEffect(() => void firstPrompts.want(shown), [shown]);
   return (
     <Page
       title="Sessions"
@@ -60,8 +62,8 @@ export function Sessions() {
               <a class="list-row session-row" data-item href={`#/sessions/${session.session_id}`}>
                 <State word={session.waiting ? 'waiting' : session.state} />
                 <span class="list-main">
-                  <strong>{titleOf(session.meta) || session.agent}</strong> <span class="soft">{session.app === '@owner' ? 'yours' : session.app}</span>
-                  <small>{titleOf(session.meta) ? `${session.agent} in ${place(session.cwd)}` : place(session.cwd)}</small>
+                  <strong>{titleFor(session) || session.agent}</strong> <span class="soft">{session.app === '@owner' ? 'yours' : session.app}</span>
+                  <small>{titleFor(session) ? `${session.agent} in ${place(session.cwd)}` : place(session.cwd)}</small>
                 </span>
                 <span class="list-facts">
                   <span>{many(session.turn_count, 'turn')}</span>

@@ -7,7 +7,7 @@ import { paletteOpen, helpOpen } from '../keys';
 import { toggleNotifications } from '../notifications';
 import { go } from '../router';
 import type { Session } from '../shapes';
-import { titleOf } from '../titles';
+import { firstPrompts, titleFor } from '../titles';
 import { toggle } from '../theme';
 import { Dialog } from './dialog';
 import { Icon } from './icons';
@@ -41,17 +41,22 @@ export function Palette() {
   const list = useRef<HTMLUListElement>(null);
   useEffect(() => {
     get<{ sessions: Session[] }>('/admin/sessions').then(
-      (answer) => setSessions(answer.sessions.toReversed().slice(0, 200)),
+      (answer) => {
+        const latest = answer.sessions.toReversed().slice(0, 200);
+        setSessions(latest);
+        void firstPrompts.want(latest);
+      },
       () => undefined,
     );
   }, []);
+  const prompts = firstPrompts.known.value;
   const shown = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (command: Command) =>
       words.every((word) => `${command.title} ${command.more ?? ''}`.toLowerCase().includes(word));
     const open = sessions.map((session): Command => ({
       icon: 'sessions',
-      title: titleOf(session.meta) || `${session.agent} in ${place(session.cwd)}`,
+      title: titleFor(session) || `${session.agent} in ${place(session.cwd)}`,
       more: [session.agent, session.app, shortId(session.session_id), session.waiting ? 'waiting' : session.state].join(' · '),
       id: session.session_id,
       act: () => go(`/sessions/${session.session_id}`),
@@ -70,7 +75,7 @@ export function Palette() {
       });
     }
     return found;
-  }, [text, sessions]);
+  }, [text, sessions, prompts]);
   const chosen = Math.min(at, shown.length - 1);
   const close = () => {
     paletteOpen.value = false;
