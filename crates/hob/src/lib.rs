@@ -6,6 +6,7 @@
 
 mod acp;
 mod backup_record;
+mod build_id;
 mod cli;
 mod commands;
 mod config_edit;

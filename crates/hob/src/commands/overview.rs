@@ -5,6 +5,7 @@ use hob_transcript::AgentClient;
 use serde_json::Value;
 
 use super::{Context, Exit};
+use crate::build_id::{RESTART, other_build};
 use crate::hooks::{self, ClientFolders};
 use crate::memory;
 use crate::owner_client;
@@ -27,6 +28,9 @@ pub fn run(context: &Context) -> anyhow::Result<Exit> {
     printer::out_drawing(&format!("hob {}  {state}\n", env!("CARGO_PKG_VERSION")));
     let root = settings.home.root().display().to_string();
     outln!("home      {}", view.path(&root));
+    if let Some(other) = hello.as_ref().and_then(other_build) {
+        outln!("server    {other}; {RESTART}");
+    }
     if let Some(url) = hello.as_ref().and_then(|hello| hello.http.as_ref()) {
         outln!("console   {url}");
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::confirm::refuse_agents;
 use super::{Context, Exit};
+use crate::build_id::runs_other_build;
 use crate::printer::{self, errln, outln};
 use crate::service::{self, Service, ServiceState, Started};
 use crate::setup_record::SetupRecord;
@@ -45,7 +46,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let mut started = None;
     let changed = match args.action {
         ServiceAction::Install(_) if service::has_manager() => {
-            let is_done = service.state() == ServiceState::Running;
+            let is_done =
+                service.state() == ServiceState::Running && !runs_other_build(&settings.socket);
             if !is_done {
                 settings.home.prepare()?;
                 let is_running = client::hello(&settings.socket).is_ok();

@@ -85,6 +85,9 @@ pub struct Hello {
     /// The identity of the server's home.
     #[serde(default)]
     pub home: String,
+    /// The server's build ID; servers of earlier builds have none.
+    #[serde(default)]
+    pub build: String,
 }
 
 /// An answer to a call.

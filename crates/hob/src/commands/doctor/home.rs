@@ -8,6 +8,7 @@ use hob_files::owned;
 use hob_gateway::Check;
 
 use super::check;
+use crate::build_id::{RESTART, other_build};
 use crate::settings::Resolved;
 use crate::socket::client;
 
@@ -67,19 +68,16 @@ fn first_open_entry(folder: &Path) -> Option<PathBuf> {
         .next()
 }
 
-/// Checks that a server of this version answers.
+/// Checks that a server of this build answers.
 pub fn server(settings: &Resolved) -> Check {
     match client::hello(&settings.socket) {
-        Ok(hello) if hello.version == env!("CARGO_PKG_VERSION") => {
-            let http = hello.http.as_deref().unwrap_or("off");
-            check::passed("server", format!("running (pid {}), HTTP: {http}", hello.pid))
-        }
-        Ok(hello) => {
-            let (pid, version) = (hello.pid, hello.version);
-            let own = env!("CARGO_PKG_VERSION");
-            let text = format!("the running server (pid {pid}) is version {version}, not {own}");
-            check::warning("server", text, "restart `hob serve`")
-        }
+        Ok(hello) => match other_build(&hello) {
+            Some(text) => check::warning("server", text, RESTART),
+            None => {
+                let http = hello.http.as_deref().unwrap_or("off");
+                check::passed("server", format!("running (pid {}), HTTP: {http}", hello.pid))
+            }
+        },
         Err(error) => {
             let socket = settings.socket.display();
             if let Some(pid) = settings.home.unresponsive_pid(&error) {

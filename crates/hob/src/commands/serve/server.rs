@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::listeners::Listeners;
 use super::signals::StopSignals;
 use super::{backups, parts, record_watch, runtime};
+use crate::build_id::BUILD;
 use crate::commands::Context;
 use crate::inventory::Inventory;
 use crate::outbox::Outbox;
@@ -143,6 +144,7 @@ impl Server {
             pid: std::process::id(),
             http: self.address.map(|address| format!("http://{address}")),
             home: self.settings.home.identity().unwrap_or_default(),
+            build: BUILD.to_owned(),
         };
         let service = socket::server::Service::new(
             hello,

@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::{Context, Exit};
+use crate::build_id::other_build;
 use crate::printer::{self, errln, outln};
 use crate::socket::client;
 use origin::Origin;
@@ -19,7 +20,7 @@ pub struct Args {
     /// Only look; Hob does not replace itself
     #[arg(long, required = true)]
     check: bool,
-    /// Print {"version":…,"installed_with":…,"latest":…,"newer":…,"upgrade":…,"server":…}
+    /// Print {"version":…,"installed_with":…,"latest":…,"newer":…,"upgrade":…,"server":…,"same_build":…}
     #[arg(long)]
     json: bool,
 }
@@ -29,8 +30,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let program = hob_child::own_program()?;
     let origin = Origin::of(&program);
     let latest = origin.latest();
-    let server = client::hello(&context.settings.socket).ok().map(|hello| hello.version);
-    let other_server = server.as_deref().filter(|server| *server != version);
+    let hello = client::hello(&context.settings.socket).ok();
+    let other_server = hello.as_ref().and_then(other_build);
     let exit = if latest.is_ok() { Exit::Done } else { Exit::Failed };
     if args.json {
         let found = latest.as_ref().ok().and_then(Option::as_ref);
@@ -41,7 +42,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
             "latest": found.map(|latest| &latest.name),
             "newer": found.map(|latest| latest.is_newer),
             "upgrade": origin.upgrade(),
-            "server": server,
+            "server": hello.as_ref().map(|hello| &hello.version),
+            "same_build": hello.as_ref().map(|_| other_server.is_none()),
         });
         if let Err(error) = &latest {
             value["error"] = json!(format!("{error:#}"));
@@ -65,8 +67,8 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     if let Some(server) = other_server {
         outln!(
-            "The server still runs hob {server}. `hob service install` starts it again with this version, after its turns \
-             have ended; without a service, run `hob stop` and `hob serve`."
+            "{server}: `hob service install` starts it again with this version, after its turns have ended; without a service, \
+             run `hob stop` and then `hob serve`"
         );
     }
     Ok(exit)
