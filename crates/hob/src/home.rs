@@ -9,6 +9,8 @@ use anyhow::Context;
 use hob_agents::AGENT_HOME_VARIABLE;
 use hob_files::{Folder, owned};
 
+/// How long a command waits for another one that migrates a database.
+const MIGRATION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 /// The most entries of an agent's folder that are looked at.
 const MAX_FOLDER_NAMES: usize = 10_000;
 
@@ -320,6 +322,28 @@ impl Home {
         let path = self.root.join("store.lock");
         owned::open_or_create(&path, 0o600)
             .with_context(|| format!("cannot open {}", path.display()))
+    }
+
+    /// Takes the serve lock for a command that migrates a database, without naming this process as the server. Returns `None`
+    /// if a server runs. Waits for another command that migrates.
+    pub fn lock_for_migration(&self) -> anyhow::Result<Option<ServeLock>> {
+        let path = self.lock();
+        let mut file = owned::open_or_create(&path, 0o600)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let deadline = std::time::Instant::now() + MIGRATION_TIMEOUT;
+        loop {
+            match try_lock(&mut file) {
+                Ok(()) => return Ok(Some(ServeLock { _file: file })),
+                Err(fs::TryLockError::WouldBlock) => {}
+                Err(fs::TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+                }
+            }
+            if self.serving_pid().is_some() || std::time::Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 
     /// Takes the serve lock, which at most one process per home has. The operating system releases

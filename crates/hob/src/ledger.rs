@@ -5,9 +5,10 @@ use std::sync::Arc;
 use hob_domain::{ClusterStore, DataKey, LedgerStore, NodeId};
 use hob_files::owned;
 use hob_sessions::session::ClusterOptions;
-use hob_store::{Ledger, PostgresLedger};
+use hob_store::PostgresLedger;
 
 use crate::inventory::Inventory;
+use crate::migration_guard::{Opener, open_ledger};
 use crate::settings::Resolved;
 
 /// An open ledger.
@@ -17,12 +18,16 @@ pub struct OpenLedger {
     pub cluster: Option<ClusterOptions>,
 }
 
-/// Opens the ledger. Creates it, or migrates its schema, if needed.
-pub async fn open(settings: &Resolved, key: &DataKey) -> anyhow::Result<OpenLedger> {
+/// Opens the ledger. Creates it, or migrates its schema, if needed; a command does not migrate it while a server runs.
+pub async fn open(
+    settings: &Resolved,
+    key: &DataKey,
+    opener: Opener,
+) -> anyhow::Result<OpenLedger> {
     let Some(url) = &settings.values.store_url else {
         let inventory = Inventory::new(&settings.home);
         inventory.check_ledger(key)?;
-        let ledger = Arc::new(Ledger::open(&settings.home.ledger(), key)?);
+        let ledger = Arc::new(open_ledger(&settings.home, key, opener)?);
         // A full disk must not keep anyone from reading. A later start notes it.
         if let Err(error) = inventory.note_ledger() {
             tracing::warn!(%error, "cannot note that there is a ledger");

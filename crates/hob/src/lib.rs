@@ -26,6 +26,7 @@ mod mcp_lines;
 mod mcp_standby;
 mod memory;
 mod memory_reader;
+mod migration_guard;
 mod outbox;
 mod owner_client;
 mod pager;

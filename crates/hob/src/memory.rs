@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::home::Home;
 use crate::inventory::Inventory;
 use crate::keys;
+use crate::migration_guard::{Opener, open_memory, open_memory_with_either};
 use crate::settings::Resolved;
 use crate::socket::client::{CALL_TIMEOUT, Connection, PROBE_TIMEOUT};
 use crate::socket::{Answer, Call};
@@ -79,7 +80,7 @@ pub async fn open(settings: &Resolved, busy: Duration) -> anyhow::Result<Tools> 
     }
     std::mem::forget(settings.home.share_store()?);
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
-    open_with(settings, &key, busy).await
+    open_with(settings, &key, busy, Opener::Command).await
 }
 
 /// Opens the memory like [`open`], for a caller that has the home's key and a lock.
@@ -87,6 +88,7 @@ pub async fn open_with(
     settings: &Resolved,
     key: &DataKey,
     busy: Duration,
+    opener: Opener,
 ) -> anyhow::Result<Tools> {
     let home = &settings.home;
     if let Some(store) = connect_postgres(settings, key, busy).await? {
@@ -98,8 +100,7 @@ pub async fn open_with(
         // A key rotation was interrupted: either key may open the store, and secrets are sealed to
         // both.
         let next = keys::next_key(home, settings.passphrase.as_deref())?;
-        let store = Memory::open(&home.memory(), key, busy)
-            .or_else(|_| Memory::open(&home.memory(), &next, busy))?;
+        let store = open_memory_with_either(home, [key, &next], busy, opener)?;
         (store, OpeningKeys::from(OpeningKey::of(&next)).and(OpeningKey::of(key)))
     } else {
         // A new memory must have the same key as the ledger.
@@ -113,7 +114,7 @@ pub async fn open_with(
         }
         let inventory = Inventory::new(home);
         let turns = inventory.check_memory(key)?;
-        let store = Memory::open(&home.memory(), key, busy)?;
+        let store = open_memory(home, key, busy, opener)?;
         // A full disk must not keep anyone from reading. A later start notes it.
         if let Err(error) = inventory.note_memory(key, turns) {
             tracing::warn!(%error, "cannot note how much the memory holds");

@@ -16,6 +16,7 @@ use super::candidates;
 use super::confirm::{OwnersAct, refuse_agents};
 use super::{Context, Exit};
 use crate::home::Home;
+use crate::migration_guard::Opener;
 use crate::owner_client::{self, NotRunning};
 use crate::printer::{self, errln, outln};
 use crate::settings::Resolved;
@@ -82,7 +83,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     let _shared = home.share_store()?;
     let key = keys::data_key(home, context.settings.passphrase.as_deref())?;
     memory::runtime()?.block_on(async {
-        let store = ledger::open(&context.settings, &key).await?.ledger;
+        let store = ledger::open(&context.settings, &key, Opener::Command).await?.ledger;
         act(&*store, &context.settings, &args.action).await
     })
 }

@@ -3,6 +3,7 @@
 use hob_domain::Timestamp;
 use serde_json::json;
 
+use crate::migration_guard::Opener;
 use crate::printer::errln;
 use crate::settings::Resolved;
 use crate::{keys, ledger, memory};
@@ -18,7 +19,7 @@ fn append(settings: &Resolved, action: &str, target: &str) -> anyhow::Result<()>
     let _shared = settings.home.share_store()?;
     let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
     memory::runtime()?.block_on(async {
-        let store = ledger::open(settings, &key).await?.ledger;
+        let store = ledger::open(settings, &key, Opener::Command).await?.ledger;
         store.append_audit(Timestamp::now(), action, target, &json!({})).await?;
         Ok(())
     })

@@ -44,6 +44,13 @@ pub enum Access {
     ReadOnly,
 }
 
+/// Whether a file of an earlier schema is migrated when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EarlierSchema {
+    Migrate,
+    Refuse,
+}
+
 /// An encrypted file. Clones share it; when the last clone is dropped, the file is closed.
 #[derive(Clone)]
 pub(crate) struct Database {
@@ -69,6 +76,7 @@ impl Database {
         schema: &Schema,
         busy: Duration,
         reading: Reading,
+        earlier: EarlierSchema,
     ) -> Result<Database, OpenError> {
         // A mark that is there belonged to another file.
         if std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0) {
@@ -77,6 +85,9 @@ impl Database {
         }
         let mut writer = connect(path, key, OpenFlags::SQLITE_OPEN_CREATE, busy)
             .map_err(|error| open_error(path, error))?;
+        if earlier == EarlierSchema::Refuse {
+            migrations::refuse_earlier(&writer, path, schema)?;
+        }
         migrations::run(&mut writer, path, schema)?;
         let mark = CommitMark::of(path);
         let writer = Writer::start(writer, Some(mark))

@@ -22,7 +22,10 @@ pub enum OpenError {
     )]
     WrongKey(PathBuf),
     /// A newer Hob has changed the schema.
-    #[error("{} was written by a newer hob (schema {found}; this one supports up to {known}): update this hob", path.display())]
+    #[error(
+        "{} was written by a newer hob (schema {found}; this one supports up to {known}): install the newer hob again, or go back \
+         to a backup from before the upgrade with `hob restore FILE`", path.display()
+    )]
     Newer { path: PathBuf, found: u32, known: u32 },
     /// The schema is older than the one that can be imported.
     #[error(
@@ -30,6 +33,9 @@ pub enum OpenError {
          with a hob version that uses schema {oldest}, then with this one", path.display()
     )]
     Older { path: PathBuf, found: u32, oldest: u32 },
+    /// The schema is an earlier one, and the caller does not want the file migrated.
+    #[error("{} must be upgraded from schema {found} to {known}", path.display())]
+    Earlier { path: PathBuf, found: u32, known: u32 },
     #[error("{} is damaged: {what}; {NEXT_STEP}", path.display())]
     Damaged { path: PathBuf, what: String },
     /// The file can only be read, and its schema is not the current one.

@@ -76,6 +76,22 @@ pub(crate) fn run(
     transaction.commit().map_err(failed)
 }
 
+/// Fails with [`OpenError::Earlier`] if [`run`] would migrate this file. An empty file is none of an earlier schema.
+pub(super) fn refuse_earlier(
+    connection: &Connection,
+    path: &Path,
+    schema: &Schema,
+) -> Result<(), OpenError> {
+    let found = version(connection).map_err(|error| open_error(path, error))?;
+    let known = schema.version();
+    match found {
+        found if found != 0 && found < known => {
+            Err(OpenError::Earlier { path: path.to_owned(), found, known })
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
@@ -180,6 +196,20 @@ mod tests {
             "athe port0,bthe port3"
         );
         assert_eq!(text("SELECT seq || terms FROM terms"), "2the port");
+    }
+
+    #[test]
+    fn only_files_of_earlier_schemas_would_be_migrated() {
+        for (fixture, version, schema) in [(LEDGER_7, 7, &LEDGER), (MEMORY_4, 4, &MEMORY)] {
+            let earlier = old_file(fixture, version);
+            let refused = refuse_earlier(&earlier, Path::new("x"), schema).unwrap_err();
+            assert!(matches!(refused, OpenError::Earlier { found, .. } if found == version));
+            assert_eq!(super::version(&earlier).unwrap(), version);
+            let mut new = Connection::open_in_memory().unwrap();
+            refuse_earlier(&new, Path::new("x"), schema).unwrap();
+            run(&mut new, Path::new("x"), schema).unwrap();
+            refuse_earlier(&new, Path::new("x"), schema).unwrap();
+        }
     }
 
     #[test]

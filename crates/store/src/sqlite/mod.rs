@@ -13,7 +13,8 @@ pub use commit_mark::{forget_commits, is_behind, noted_commit};
 pub use copy::copy_database;
 pub use database::{Access, opens_with, rekey};
 pub(crate) use database::{
-    BUSY_TIMEOUT, Database, MIN_CACHE_KIB, Reading, connect, connect_leniently, set_cache_share,
+    BUSY_TIMEOUT, Database, EarlierSchema, MIN_CACHE_KIB, Reading, connect, connect_leniently,
+    set_cache_share,
 };
 pub use error::OpenError;
 pub(crate) use error::{failed, open_error};

@@ -11,8 +11,10 @@ use hob_transcript::AgentClient;
 
 use super::check;
 use super::ledger::FILE_FIX;
+use crate::build_id::RESTART;
 use crate::hooks::{self, ClientFolders, HookState};
 use crate::inventory::Inventory;
+use crate::migration_guard::UsedByServer;
 use crate::settings::Resolved;
 use crate::socket::client;
 use crate::{keys, memory};
@@ -54,6 +56,9 @@ fn store(settings: &Resolved) -> Vec<Check> {
     };
     let (counts, events) = match read() {
         Ok(read) => read,
+        Err(error) if error.is::<UsedByServer>() => {
+            return vec![check::warning("memory", format!("{error:#}"), RESTART)];
+        }
         Err(error) => {
             let fix = match settings.values.store_url {
                 None => FILE_FIX,

@@ -22,6 +22,7 @@ use super::{backups, parts, record_watch, runtime};
 use crate::build_id::BUILD;
 use crate::commands::Context;
 use crate::inventory::Inventory;
+use crate::migration_guard::Opener;
 use crate::outbox::Outbox;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
@@ -74,9 +75,9 @@ impl Server {
         let address = tcp.as_ref().map(TcpListener::local_addr).transpose()?;
         // The ledger comes first: with a wrong key nothing may be created.
         let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
-        let opened = ledger::open(&settings, &key).await?;
+        let opened = ledger::open(&settings, &key, Opener::Server).await?;
         let ledger = opened.ledger.clone();
-        let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT).await?;
+        let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT, Opener::Server).await?;
         if settings.values.store_url.is_none() {
             Inventory::new(&settings.home).advance(&key)?;
         }

@@ -21,7 +21,9 @@ use super::merge::Merging;
 use super::rows::{latest_sessions, page, select, time};
 use super::sign_codes::CodeCaches;
 use super::{forget, remask, store_turns, vectors};
-use crate::sqlite::{Database, OpenError, Reading, failed, migrations, set_cache_share};
+use crate::sqlite::{
+    Database, EarlierSchema, OpenError, Reading, failed, migrations, set_cache_share,
+};
 
 /// The page cache of a connection to a large file, in KiB.
 const MAX_PAGE_CACHE_KIB: u64 = 32_000;
@@ -43,7 +45,22 @@ impl Memory {
     /// Opens the memory, creates the file if there is none, and migrates its schema. A call waits
     /// at most `busy` for another process that is writing. This blocks for a few milliseconds.
     pub fn open(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
-        Ok(Memory::on(Database::open(path, key, &migrations::MEMORY, busy, READING)?))
+        Memory::open_with(path, key, busy, EarlierSchema::Migrate)
+    }
+
+    /// Opens the memory like [`Memory::open`]. Fails with [`OpenError::Earlier`] instead of migrating the schema.
+    pub fn open_current(path: &Path, key: &DataKey, busy: Duration) -> Result<Memory, OpenError> {
+        Memory::open_with(path, key, busy, EarlierSchema::Refuse)
+    }
+
+    fn open_with(
+        path: &Path,
+        key: &DataKey,
+        busy: Duration,
+        earlier: EarlierSchema,
+    ) -> Result<Memory, OpenError> {
+        let schema = &migrations::MEMORY;
+        Ok(Memory::on(Database::open(path, key, schema, busy, READING, earlier)?))
     }
 
     /// Opens a memory that exists in a folder that cannot be written.
