@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod client;
 pub mod cluster;
+pub mod earlier_server;
 pub mod http;
 pub mod leak;
 pub mod memory_contract;
@@ -28,6 +29,7 @@ pub mod wire;
 
 pub use client::{Client, EventStream};
 pub use cluster::{Cluster, ClusterOptions};
+pub use earlier_server::EarlierServer;
 pub use leak::LeakCheck;
 pub use memory_ledger::MemoryLedger;
 pub use model_api::ModelApi;
