@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use hob_testkit::{TestHome, program};
+use hob_testkit::{EarlierServer, TestHome, program};
 use serde_json::Value;
 
 use crate::memory_setup::{json_of, lines, said};
@@ -108,7 +108,7 @@ fn setup_does_everything_once_and_undo_restores_every_byte() {
     let done = machine.run(&["setup", "--yes", "--json"]);
     assert!(done.status.success(), "{done:?}");
     let done = json_of(&done);
-    let all = ["hooksclaude", "mcpclaude", "hookscodex", "mcpcodex", "import", "service"];
+    let all = ["hooksclaude", "mcpclaude", "hookscodex", "mcpcodex", "service", "import"];
     assert_eq!(states(&done), expect(&all.map(|step| (step, "done"))), "{done}");
     let hit = done["recall"]["hit"]["text"].as_str().unwrap();
     assert!(hit.contains("harbour"), "{done}");
@@ -341,6 +341,30 @@ fn setup_asks_first_and_leaves_broken_files_alone() {
     }
     assert_eq!(machine.text(".claude.json"), "{ broken");
     assert_eq!(machine.text(".codex/config.toml"), "model = ");
+}
+
+/// A service whose server is of an earlier build is started again before the import opens the databases.
+#[test]
+fn setup_starts_a_service_of_an_earlier_build_again() {
+    let machine = Machine::new();
+    assert!(machine.run(&["setup", "--yes"]).status.success());
+    let server = EarlierServer::start(&machine.home);
+    let planned = json_of(&machine.run(&["setup", "--dry-run", "--json"]));
+    assert_eq!(state_of(&planned, "service"), "planned", "{planned}");
+    let done = json_of(&machine.run(&["setup", "--yes", "--json"]));
+    let steps: Vec<String> = states(&done).into_iter().map(|(step, _)| step).collect();
+    assert!(steps.ends_with(&["service".to_owned(), "import".to_owned()]), "{done}");
+    assert_eq!(state_of(&done, "service"), "done", "{done}");
+    let restarts = || {
+        let calls = fs::read_to_string(&machine.calls).unwrap();
+        calls.lines().filter(|call| call.ends_with("try-restart hob.service")).count()
+    };
+    assert_eq!(restarts(), 1);
+    assert!(machine.run(&["service", "install"]).status.success());
+    assert_eq!(restarts(), 2, "`hob service install` does it, too");
+    drop(server);
+    assert!(machine.run(&["service", "install"]).status.success());
+    assert_eq!(restarts(), 2);
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! `hob setup`: from a fresh installation to an agent that remembers, and back.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use clap::Args as ClapArgs;
 
 use super::plan::Setup;
@@ -13,9 +10,6 @@ use crate::commands::{Context, Exit};
 use crate::printer::outln;
 use crate::setup_record::SetupRecord;
 use crate::socket::client;
-
-/// How long a service that was just started may take to answer.
-const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Set up everything: add hooks and MCP to each coding agent found, import past sessions, and install the service
 #[derive(ClapArgs)]
@@ -58,8 +52,7 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let steps = setup.apply(plan)?;
     let recall = setup.example();
-    let is_started = steps.iter().any(|step| step.is_started_service());
-    let console = console(&context.settings.socket, is_started);
+    let console = client::hello(&context.settings.socket).ok().and_then(|hello| hello.http);
     report(&steps, recall.as_ref(), console.as_deref(), args.json)
 }
 
@@ -94,16 +87,4 @@ fn undo(context: &Context, setup: &Setup<'_>, args: &Args) -> anyhow::Result<Exi
         );
     }
     Ok(exit)
-}
-
-/// Returns the address of the console. A server that was just started gets some time to answer.
-fn console(socket: &Path, is_started: bool) -> Option<String> {
-    let deadline = Instant::now() + if is_started { START_TIMEOUT } else { Duration::ZERO };
-    loop {
-        match client::hello(socket) {
-            Ok(hello) => return hello.http,
-            Err(_) if Instant::now() >= deadline => return None,
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
-        }
-    }
 }

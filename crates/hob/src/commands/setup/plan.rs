@@ -1,13 +1,16 @@
 //! What `hob setup` does on this machine.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use hob_transcript::AgentClient;
 use serde_json::{Value, json};
 
 use super::step::{Step, StepKind, StepState};
+use crate::build_id::{other_build, runs_other_build};
 use crate::commands::{Context, import, own_path};
 use crate::hooks::{self, ClientFolders, HookState, plugin};
+use crate::keys;
 use crate::mcp_entry::{self, Entry, EntryState};
 use crate::memory;
 use crate::service::{self, Service, ServiceState, Started};
@@ -16,6 +19,8 @@ use crate::socket::client;
 
 /// The length of a past prompt that makes a good example, in characters.
 const EXAMPLE_CHARS: std::ops::RangeInclusive<usize> = 15..=300;
+/// How long a service that was just started may take to answer.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many past turns are looked at for an example.
 const MAX_EXAMPLE_TURNS: usize = 200;
 
@@ -55,6 +60,8 @@ impl<'a> Setup<'a> {
             steps.push(self.plan_hooks(*client));
             steps.extend(self.plan_entry(*client, &record));
         }
+        // A server of an earlier build would keep the import from migrating the databases.
+        steps.push(self.plan_service());
         steps.push(match self.clients.is_empty() {
             true => {
                 let detail =
@@ -66,7 +73,6 @@ impl<'a> Setup<'a> {
                 Step::new(StepKind::Import, StepState::Planned, detail)
             }
         });
-        steps.push(self.plan_service());
         Ok(steps)
     }
 
@@ -133,6 +139,10 @@ impl<'a> Setup<'a> {
                 "no systemd of this user is running; start the server yourself: `hob serve`"
                     .to_owned(),
             ),
+            (ServiceState::Running, _) if runs_other_build(&self.context.settings.socket) => {
+                let detail = "start the service again, so that it runs this build";
+                (StepState::Planned, self.with_passphrase_note(detail))
+            }
             (ServiceState::Running, _) => {
                 (StepState::Unchanged, "the service is running".to_owned())
             }
@@ -208,9 +218,18 @@ impl<'a> Setup<'a> {
             }
             StepKind::Import => import::import_past(self.context)?,
             StepKind::Service => {
-                let is_running = client::hello(&self.context.settings.socket).is_ok();
-                let save = |record: &SetupRecord| record.save(&self.context.settings.home);
-                let done = match self.service.install(record, is_running, &save)? {
+                let settings = &self.context.settings;
+                // The service does not have the passphrase, and would create a key in clear.
+                if settings.passphrase.is_some() {
+                    keys::data_key(&settings.home, settings.passphrase.as_deref())?;
+                }
+                let is_running = client::hello(&settings.socket).is_ok();
+                let save = |record: &SetupRecord| record.save(&settings.home);
+                let started = self.service.install(record, is_running, &save)?;
+                if started != Started::NextSession {
+                    wait_for_server(&settings.socket);
+                }
+                let done = match started {
                     Started::NextSession => {
                         "a server runs already; the service takes over with your next session"
                     }
@@ -236,5 +255,14 @@ impl<'a> Setup<'a> {
         let found = memory::call_tool(settings, "memory_recall", recall).ok()?.ok()?;
         let hit = found["hits"].get(0)?.clone();
         Some(json!({"cue": prompt, "hit": hit}))
+    }
+}
+
+/// Waits until a server of this build answers. Without one, the import opens the memory itself.
+fn wait_for_server(socket: &Path) {
+    let deadline = Instant::now() + START_TIMEOUT;
+    let is_there = || client::hello(socket).is_ok_and(|hello| other_build(&hello).is_none());
+    while !is_there() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

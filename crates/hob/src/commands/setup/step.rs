@@ -69,11 +69,6 @@ impl Step {
         Step { kind, state, detail: detail.into(), file: None }
     }
 
-    /// Returns whether the service was started by this command.
-    pub fn is_started_service(&self) -> bool {
-        self.kind == StepKind::Service && self.state == StepState::Done
-    }
-
     fn as_json(&self) -> Value {
         let client = self.kind.client().map(AgentClient::as_str);
         json!({"step": self.kind.name(), "client": client, "state": self.state, "detail": self.detail,
