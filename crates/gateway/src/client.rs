@@ -56,14 +56,23 @@ impl Client {
         accept: &str,
         body: Option<&Value>,
     ) -> io::Result<Reply<'_>> {
+        self.ask_with(method, path, &[("accept", accept)], body).await
+    }
+
+    /// Sends a request with these headers.
+    pub async fn ask_with(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> io::Result<Reply<'_>> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "hob")
-            .header("accept", accept)
-            .body(Full::new(Bytes::from(body)))
-            .map_err(io::Error::other)?;
+        let mut request = Request::builder().method(method).uri(path).header("host", "hob");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(io::Error::other)?;
         let mut answer = std::pin::pin!(self.sender.send_request(request));
         let response: Response<Incoming> = tokio::select! {
             biased;

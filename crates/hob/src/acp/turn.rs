@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use hob_gateway::acp_protocol::{self, INTERNAL_ERROR};
 use hob_gateway::client::{Client, Method, StreamEvent};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::wire::{AcpError, Editor};
 use crate::owner_client;
@@ -17,13 +18,24 @@ const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Events within this time are read together.
 const EVENT_DELAY: Duration = Duration::from_millis(20);
-const NOT_RECEIVED: &str = "the server did not receive this prompt; send it again (`hob sessions tail` shows the turns that it received)";
+
+/// The status of a server that is stopping.
+const STOPPING: u16 = 503;
+const NOT_TAKEN: &str = "the server takes no turns; send the prompt again after its start";
 
 /// The turns of a session, for the editor.
 pub struct Turns<'a> {
     pub socket: &'a Path,
     pub editor: &'a Editor,
     pub session: &'a str,
+}
+
+/// What a server says to a prompt that was sent again.
+enum Found {
+    /// The number of its turn.
+    Turn(u64),
+    /// The error.
+    Refused(Value),
 }
 
 /// What has happened in a turn since an event.
@@ -38,35 +50,42 @@ impl Turns<'_> {
     /// Sends the prompt and calls `show` with the agent's messages. Returns the turn's answer. If the server is restarted
     /// meanwhile, the turn is followed in the new one.
     pub async fn run(&self, prompt: &str, show: impl Fn(&Value)) -> Result<Value, AcpError> {
+        let key = Uuid::new_v4().simple().to_string();
         let mut client = owner_client::connect(self.socket).await?;
         let path = format!("/sessions/{}/turn", self.session);
         let body = json!({"prompt": prompt});
-        let reply = client.ask(Method::POST, &path, "text/event-stream", Some(&body)).await;
-        let mut reply = reply.map_err(anyhow::Error::from)?;
-        if reply.status >= 400 {
-            return Ok(reply.json().await.map_err(anyhow::Error::from)?);
-        }
+        let headers = [("accept", "text/event-stream"), ("idempotency-key", key.as_str())];
         let mut last_event = 0;
         // Somebody else may answer a request, so that the turn goes on while the editor still asks.
         let mut asks = FuturesUnordered::new();
-        loop {
-            let event = tokio::select! {
-                event = reply.next_event() => event,
-                Some(()) = asks.next(), if !asks.is_empty() => continue,
-            };
-            let Ok(Some(StreamEvent { id, event, data })) = event else { break };
-            last_event = id.parse().unwrap_or(last_event);
-            let data: Value = serde_json::from_str(&data).unwrap_or_default();
-            match event.as_str() {
-                "turn" => return Ok(data),
-                "message" => show(&data),
-                "permission" if data["status"] == "asked" => asks.push(self.ask_permission(data)),
-                _ => {}
+        // Without an answer, nobody knows yet whether the server has the prompt.
+        if let Ok(mut reply) = client.ask_with(Method::POST, &path, &headers, Some(&body)).await {
+            if reply.status >= 400 {
+                return Ok(reply.json().await.map_err(anyhow::Error::from)?);
+            }
+            loop {
+                let event = tokio::select! {
+                    event = reply.next_event() => event,
+                    Some(()) = asks.next(), if !asks.is_empty() => continue,
+                };
+                let Ok(Some(StreamEvent { id, event, data })) = event else { break };
+                last_event = id.parse().unwrap_or(last_event);
+                let data: Value = serde_json::from_str(&data).unwrap_or_default();
+                match event.as_str() {
+                    "turn" => return Ok(data),
+                    "message" => show(&data),
+                    "permission" if data["status"] == "asked" => {
+                        asks.push(self.ask_permission(data));
+                    }
+                    _ => {}
+                }
             }
         }
         drop(asks);
-        let turn = self.find(prompt).await?;
-        self.follow(turn, last_event, Vec::new(), show).await
+        match self.find(&body, &key).await? {
+            Found::Turn(turn) => self.follow(turn, last_event, Vec::new(), show).await,
+            Found::Refused(answer) => Ok(answer),
+        }
     }
 
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
@@ -88,25 +107,36 @@ impl Turns<'_> {
         }
     }
 
-    /// Returns the number of the last turn with a prompt. Waits for a server that is being restarted.
-    async fn find(&self, prompt: &str) -> Result<u64, AcpError> {
+    /// Sends the prompt again under its key, which starts no second turn, and returns the turn that it has. Waits for a
+    /// server that is being restarted.
+    async fn find(&self, body: &Value, key: &str) -> Result<Found, AcpError> {
         let lost_at = Instant::now();
         loop {
-            let turns = async {
-                let mut client = owner_client::connect(self.socket).await?;
-                get(&mut client, &format!("/admin/sessions/{}/turns?limit=50", self.session)).await
-            };
-            match turns.await {
-                Ok(turns) => {
-                    let turns = turns["turns"].as_array().into_iter().flatten();
-                    let found = turns.rev().find(|turn| turn["prompt"] == prompt);
-                    let number = found.and_then(|turn| turn["turn_index"].as_u64());
-                    return number.ok_or_else(|| AcpError::new(INTERNAL_ERROR, NOT_RECEIVED));
-                }
+            match self.repeat(body, key).await {
+                Ok(Some(found)) => return Ok(found),
                 Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
-                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+                Ok(None) if lost_at.elapsed() > MAX_OUTAGE => {
+                    return Err(AcpError::new(INTERNAL_ERROR, NOT_TAKEN));
+                }
+                Ok(None) | Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
+    }
+
+    /// Returns `None` if the server takes no turns at the moment.
+    async fn repeat(&self, body: &Value, key: &str) -> anyhow::Result<Option<Found>> {
+        let mut client = owner_client::connect(self.socket).await?;
+        let path = format!("/sessions/{}/turn", self.session);
+        let headers =
+            [("accept", "application/json"), ("idempotency-key", key), ("prefer", "respond-async")];
+        let reply = client.ask_with(Method::POST, &path, &headers, Some(body)).await?;
+        let status = reply.status;
+        let answer = reply.json().await?;
+        Ok(match (status, answer["turn_index"].as_u64()) {
+            (STOPPING, _) => None,
+            (..400, Some(turn)) => Some(Found::Turn(turn)),
+            _ => Some(Found::Refused(answer)),
+        })
     }
 
     /// Follows a turn after an event, and asks the editor what is `open` already. Returns the turn's answer.

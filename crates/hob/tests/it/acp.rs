@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use hob_testkit::TestHome;
+use hob_testkit::{TestHome, wait_until};
 use serde_json::{Value, json};
 
 use crate::api::*;
@@ -352,6 +352,54 @@ fn editor_is_told_when_the_server_is_killed() {
     assert!(answer["error"]["message"].is_string(), "{answer}");
     let (answer, _) = editor.prompt(&session, "[[say On.]]");
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    drop(editor);
+    assert!(api.server.stop().success());
+}
+
+/// Two prompts with equal texts are two turns: after the server was killed, each has the answer of its own turn.
+#[test]
+fn equal_prompts_have_their_own_answers_after_a_kill() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let session = editor.new_session(&api.home);
+    let gate = api.home.user_home().join("gate");
+    let text = "[[say Begun.]] [[until gate]] [[say Done.]]";
+    // The first ends, the second is cut, and the third still waits in the queue.
+    std::fs::write(&gate, "").unwrap();
+    let (answer, _) = editor.prompt(&session, text);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    std::fs::remove_file(&gate).unwrap();
+    editor.ask("session/prompt", prompt(&session, text));
+    let cut = editor.last;
+    let admin = std::fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    let path = format!("/admin/sessions/{session}/turns");
+    let wait_for = |state: &str, count: usize| {
+        wait_until(&format!("turn {count} is {state}"), || {
+            let turns = api.server.get(&path, Some(admin.trim())).json();
+            let turns = turns["turns"].as_array()?;
+            (turns.len() == count && turns[count - 1]["state"] == state).then_some(())
+        });
+    };
+    wait_for("running", 2);
+    editor.ask("session/prompt", prompt(&session, text));
+    let queued = editor.last;
+    wait_for("queued", 3);
+    let api = api.restart_after(|server| {
+        server.kill();
+        std::fs::write(&gate, "").unwrap();
+    });
+    let mut answers = std::collections::BTreeMap::new();
+    let mut said = String::new();
+    while answers.len() < 2 {
+        let message = editor.lines.recv_timeout(ANSWER).expect("hob acp answers in time");
+        match message["id"].as_u64() {
+            Some(id) => drop(answers.insert(id, message)),
+            None => said.push_str(&texts(&[message["params"].clone()], "agent_message_chunk")),
+        }
+    }
+    assert!(answers[&cut]["error"]["message"].is_string(), "{answers:?}");
+    assert_eq!(answers[&queued]["result"]["stopReason"], "end_turn", "{answers:?}");
+    assert!(said.ends_with("Begun.Done."), "{said}");
     drop(editor);
     assert!(api.server.stop().success());
 }
