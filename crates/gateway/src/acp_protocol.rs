@@ -1,6 +1,5 @@
 //! Messages of the Agent Client Protocol that Hob writes as an agent: for `hob acp` and for `/acp`.
 
-use hob_agents::driver::form;
 use hob_domain::{OptionValue, SettingChange};
 use hob_mcp::SERVER_NAME;
 use serde_json::{Value, json};
@@ -146,40 +145,6 @@ pub fn changed(change: &SettingChange, settings: &Value) -> Value {
 /// Returns whether the parameters of `initialize` say that the client shows forms.
 pub fn shows_forms(params: &Value) -> bool {
     params["clientCapabilities"]["elicitation"]["form"].is_object()
-}
-
-/// Builds the request that puts a `permission` event to a client: its method and its parameters. A client that shows no
-/// forms is asked for a permission in place of a form.
-pub fn question(session: &str, asked: &Value, shows_forms: bool) -> (&'static str, Value) {
-    let form = asked.get("form");
-    if let Some(form) = form.filter(|_| shows_forms) {
-        let params = json!({"sessionId": session, "mode": "form", "message": asked["title"],
-            "requestedSchema": form});
-        return ("elicitation/create", params);
-    }
-    let options = asked["options"].as_array().into_iter().flatten();
-    // A form with required fields can only be declined.
-    let can_allow = form.is_none_or(form::may_be_empty);
-    let offered = options.filter(|option| can_allow || option["kind"] != "allow_once");
-    let option = |option: &Value| json!({"optionId": option["option"], "name": option["name"], "kind": option["kind"]});
-    let options: Vec<Value> = offered.map(option).collect();
-    let call = json!({"toolCallId": asked["request_id"], "title": asked["title"]});
-    let params = json!({"sessionId": session, "toolCall": call, "options": options});
-    ("session/request_permission", params)
-}
-
-/// Returns the body of the request that answers a `permission` event, from a client's answer to its [`question`]. No
-/// choice is a rejection.
-pub fn chosen(answer: &Value) -> Value {
-    let outcome = &answer["outcome"];
-    match (answer["action"].as_str(), outcome["outcome"].as_str()) {
-        (Some("accept"), _) => {
-            let content = answer.get("content").filter(|content| !content.is_null());
-            json!({"option": "allow_once", "content": content.cloned().unwrap_or(json!({}))})
-        }
-        (None, Some("selected")) => json!({"option": outcome["optionId"]}),
-        _ => json!({"option": "reject_once"}),
-    }
 }
 
 /// Returns the title of a session: the beginning of its first prompt.

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 pub mod acp_protocol;
+pub mod acp_questions;
 mod agent_catalog;
 mod app_requests;
 mod audit_log;

@@ -224,6 +224,26 @@ pub(super) fn permission_title(tool: &str, input: &Value) -> String {
     title
 }
 
+/// Adds to a tool call the file that it works in and the changes that it makes there, as the protocol has them.
+pub(super) fn add_changes(call: &mut Value, input: &Value) {
+    let paths = ["file_path", "notebook_path", "path"];
+    let Some(path) = paths.iter().find_map(|key| input[*key].as_str()) else { return };
+    call["locations"] = json!([{"path": path}]);
+    let change = |before: &Value, after: &Value| {
+        let after = after.as_str()?;
+        Some(json!({"type": "diff", "path": path, "oldText": before.as_str(), "newText": after}))
+    };
+    let replacement = |edit: &Value| change(&edit["old_string"], &edit["new_string"]);
+    let mut changes: Vec<Value> =
+        input["edits"].as_array().into_iter().flatten().filter_map(replacement).collect();
+    let written =
+        || ["content", "new_source"].iter().find_map(|key| change(&Value::Null, &input[*key]));
+    changes.extend(replacement(input).or_else(written));
+    if !changes.is_empty() {
+        call["content"] = Value::Array(changes);
+    }
+}
+
 /// Returns the protocol's kind of a Claude Code tool.
 pub(super) fn tool_kind(name: &str) -> &'static str {
     match name {
@@ -289,6 +309,28 @@ mod tests {
         assert_eq!(title("Write", json!({"file_path": "/a/b", "content": "x"})), "Write: /a/b");
         assert_eq!(title("Task", json!({"prompt": "x"})), "Task");
         assert!(title("Bash", json!({"command": "x".repeat(9000)})).chars().count() < 310);
+    }
+
+    #[test]
+    fn calls_have_the_changes_that_they_make() {
+        let with_changes = |input: Value| {
+            let mut call = json!({"toolCallId": "t"});
+            add_changes(&mut call, &input);
+            call
+        };
+        let diff = |old: Value, new: &str| json!({"type": "diff", "path": "/a", "oldText": old, "newText": new});
+        let edit = with_changes(json!({"file_path": "/a", "old_string": "x", "new_string": "y"}));
+        assert_eq!(edit["content"], json!([diff(json!("x"), "y")]));
+        assert_eq!(edit["locations"], json!([{"path": "/a"}]));
+        let written = with_changes(json!({"file_path": "/a", "content": "y"}));
+        assert_eq!(written["content"], json!([diff(Value::Null, "y")]));
+        let edits =
+            json!([{"old_string": "1", "new_string": "2"}, {"old_string": "3", "new_string": "4"}]);
+        let several = with_changes(json!({"file_path": "/a", "edits": edits}));
+        assert_eq!(several["content"], json!([diff(json!("1"), "2"), diff(json!("3"), "4")]));
+        let read = with_changes(json!({"file_path": "/a"}));
+        assert!(read["content"].is_null() && read["locations"].is_array(), "{read}");
+        assert_eq!(with_changes(json!({"command": "ls"})), json!({"toolCallId": "t"}));
     }
 
     #[test]

@@ -224,9 +224,10 @@ impl Translator {
             {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
             {"optionId": "reject", "name": "Reject", "kind": "reject_once"}]);
         let title = claude::permission_title(&tool, &input);
-        let call = json!({"toolCallId": tool_use_id, "title": title,
+        let mut call = json!({"toolCallId": tool_use_id, "title": title,
             "kind": claude::tool_kind(&tool), "rawInput": input});
         let detail = permission_detail(&title, &call);
+        claude::add_changes(&mut call, &input);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission",
             "params": {"sessionId": self.session, "toolCall": call, "options": choices,
                 "_meta": {"raw": record}}});
@@ -358,6 +359,21 @@ mod tests {
         translator.record(&request);
         let denied = translator.command(answer_with("reject", Some("use rm -i"))).unwrap();
         assert_eq!(denied["response"]["response"]["message"], "use rm -i");
+    }
+
+    #[test]
+    fn permission_request_has_the_change_that_it_is_for() {
+        let mut translator = Translator::new("s");
+        let input = json!({"file_path": "/a", "old_string": "x", "new_string": "y"});
+        let said = translator.record(&json!({"type": "control_request", "request_id": "r1",
+            "request": {"subtype": "can_use_tool", "tool_name": "Edit", "tool_use_id": "toolu_1",
+                "input": input}}));
+        let AgentEvent::Message(line) = &said[0] else { panic!("a message") };
+        let message: Value = serde_json::from_str(line).unwrap();
+        let diff = json!({"type": "diff", "path": "/a", "oldText": "x", "newText": "y"});
+        let expect = json!({"toolCallId": "toolu_1", "title": "Edit: /a", "kind": "edit",
+            "rawInput": input, "locations": [{"path": "/a"}], "content": [diff]});
+        assert_eq!(message["params"]["toolCall"], expect);
     }
 
     #[test]

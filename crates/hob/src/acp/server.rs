@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hob_gateway::acp_protocol::{
     self, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, PARSE_ERROR,
 };
+use hob_gateway::acp_questions::RequestedCalls;
 use hob_gateway::client::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -218,7 +219,8 @@ impl AcpServer {
         let running = turns.iter().find(|turn| turn["ended_at"].is_null());
         let Some(turn) = running.and_then(|turn| turn["turn_index"].as_u64()) else { return };
         let last_event = events.last().and_then(|event| event["seq"].as_u64()).unwrap_or_default();
-        let open = open_questions(events.iter().filter(|event| event["turn_index"] == turn));
+        let of_turn = events.iter().filter(|event| event["turn_index"] == turn);
+        let asked = open_questions(RequestedCalls::default(), of_turn);
         let (server, id) = (self.clone(), id.to_owned());
         let mut followed = self.followed();
         let followed = followed.entry(id.clone()).or_default();
@@ -232,7 +234,7 @@ impl AcpServer {
         let task = self.following.spawn(async move {
             let show = |message: &Value| server.show(&id, message);
             // The editor has no request that waits for the end.
-            let _ = server.turns(&id).follow(turn, last_event, open, show).await;
+            let _ = server.turns(&id).follow(turn, last_event, asked, show).await;
         });
         followed.task = Some(task.abort_handle());
     }

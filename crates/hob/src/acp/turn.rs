@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use hob_gateway::acp_protocol::{self, INTERNAL_ERROR};
+use hob_gateway::acp_protocol::INTERNAL_ERROR;
+use hob_gateway::acp_questions::{self, OpenQuestions, Question, RequestedCalls};
 use hob_gateway::client::{Client, Method, StreamEvent};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -42,8 +43,8 @@ enum Found {
 struct News {
     /// The turn's answer, if it has ended.
     answer: Option<Value>,
-    /// The permission requests without an answer.
-    asked: Vec<Value>,
+    /// The questions without an answer.
+    open: Vec<Question>,
 }
 
 impl Turns<'_> {
@@ -55,7 +56,7 @@ impl Turns<'_> {
         let path = format!("/sessions/{}/turn", self.session);
         let body = json!({"prompt": prompt});
         let headers = [("accept", "text/event-stream"), ("idempotency-key", key.as_str())];
-        let mut last_event = 0;
+        let (mut last_event, mut calls) = (0, RequestedCalls::default());
         // Somebody else may answer a request, so that the turn goes on while the editor still asks.
         let mut asks = FuturesUnordered::new();
         // Without an answer, nobody knows yet whether the server has the prompt.
@@ -73,9 +74,12 @@ impl Turns<'_> {
                 let data: Value = serde_json::from_str(&data).unwrap_or_default();
                 match event.as_str() {
                     "turn" => return Ok(data),
-                    "message" => show(&data),
+                    "message" => {
+                        calls.note(&data);
+                        show(&data);
+                    }
                     "permission" if data["status"] == "asked" => {
-                        asks.push(self.ask_permission(data));
+                        asks.push(self.ask_permission(Question::new(data, &mut calls)));
                     }
                     _ => {}
                 }
@@ -83,21 +87,23 @@ impl Turns<'_> {
         }
         drop(asks);
         match self.find(&body, &key).await? {
-            Found::Turn(turn) => self.follow(turn, last_event, Vec::new(), show).await,
+            Found::Turn(turn) => {
+                let asked = OpenQuestions { calls, open: Vec::new() };
+                self.follow(turn, last_event, asked, show).await
+            }
             Found::Refused(answer) => Ok(answer),
         }
     }
 
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
-    async fn ask_permission(&self, asked: Value) {
-        let request = asked["request_id"].as_str().unwrap_or_default();
-        let forms = self.editor.shows_forms();
-        let (method, params) = acp_protocol::question(self.session, &asked, forms);
+    async fn ask_permission(&self, question: Question) {
+        let request = question.request_id();
+        let (method, params) = question.request(self.session, self.editor.shows_forms());
         let answer = self.editor.ask(method, params).await.unwrap_or_default();
         let path = format!("/sessions/{}/permissions/{request}", self.session);
         let Ok(mut client) = owner_client::connect(self.socket).await else { return };
         // If the answer does not fit its question, the question is declined.
-        for body in [acp_protocol::chosen(&answer), json!({"option": "reject_once"})] {
+        for body in [acp_questions::chosen(&answer), json!({"option": "reject_once"})] {
             let sent = client.ask(Method::POST, &path, "application/json", Some(&body)).await;
             // Another client may have answered it; the turn goes on.
             let Ok(reply) = sent else { return };
@@ -139,22 +145,23 @@ impl Turns<'_> {
         })
     }
 
-    /// Follows a turn after an event, and asks the editor what is `open` already. Returns the turn's answer.
+    /// Follows a turn after an event, and puts the questions that are open already to the editor. Returns the turn's answer.
     pub async fn follow(
         &self,
         turn: u64,
         mut last_event: u64,
-        open: Vec<Value>,
+        asked: OpenQuestions,
         show: impl Fn(&Value),
     ) -> Result<Value, AcpError> {
+        let OpenQuestions { mut calls, open } = asked;
         let mut asks = FuturesUnordered::new();
-        asks.extend(open.into_iter().map(|asked| self.ask_permission(asked)));
+        asks.extend(open.into_iter().map(|question| self.ask_permission(question)));
         let mut lost_at = Instant::now();
         loop {
-            match self.poll(turn, &mut last_event, &show).await {
+            match self.poll(turn, &mut last_event, &mut calls, &show).await {
                 Ok(News { answer: Some(answer), .. }) => return Ok(answer),
-                Ok(News { asked, .. }) => {
-                    asks.extend(asked.into_iter().map(|asked| self.ask_permission(asked)));
+                Ok(News { open, .. }) => {
+                    asks.extend(open.into_iter().map(|question| self.ask_permission(question)));
                     lost_at = Instant::now();
                 }
                 Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
@@ -187,6 +194,7 @@ impl Turns<'_> {
         &self,
         turn: u64,
         last_event: &mut u64,
+        calls: &mut RequestedCalls,
         show: &impl Fn(&Value),
     ) -> anyhow::Result<News> {
         let mut client = owner_client::connect(self.socket).await?;
@@ -206,20 +214,26 @@ impl Turns<'_> {
         for event in of_turn.clone().filter(|event| event["event"] == "message") {
             show(&event["message"]);
         }
-        Ok(News { answer: is_over.then_some(answer), asked: open_questions(of_turn) })
+        let questions = open_questions(std::mem::take(calls), of_turn);
+        *calls = questions.calls;
+        Ok(News { answer: is_over.then_some(answer), open: questions.open })
     }
 }
 
-/// Returns the permission requests among events that have no answer.
-pub fn open_questions<'e>(events: impl Iterator<Item = &'e Value>) -> Vec<Value> {
-    let mut open: Vec<Value> = Vec::new();
-    for event in events.filter(|event| event["event"] == "permission") {
-        match event["status"] == "asked" {
-            true => open.push(event.clone()),
-            false => open.retain(|asked| asked["request_id"] != event["request_id"]),
+/// Returns the questions among events. `calls` are those of earlier events.
+pub fn open_questions<'e>(
+    calls: RequestedCalls,
+    events: impl Iterator<Item = &'e Value>,
+) -> OpenQuestions {
+    let mut questions = OpenQuestions { calls, open: Vec::new() };
+    for event in events {
+        match event["event"].as_str() {
+            Some("message") => questions.calls.note(&event["message"]),
+            Some("permission") => questions.permission(event.clone()),
+            _ => {}
         }
     }
-    open
+    questions
 }
 
 async fn get(client: &mut Client, path: &str) -> anyhow::Result<Value> {

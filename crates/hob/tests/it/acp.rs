@@ -22,6 +22,8 @@ struct EditorClient {
     permits: &'static str,
     /// The titles that it was asked about.
     asked: Vec<String>,
+    /// The parameters of the latest permission request.
+    request: Value,
     /// How it answers forms.
     form: Value,
 }
@@ -43,8 +45,9 @@ impl EditorClient {
         });
         let stdin = child.stdin.take();
         let (permits, asked) = ("reject_once", Vec::new());
-        let form = Value::Null;
-        let mut editor = EditorClient { child, stdin, lines, last: 0, permits, asked, form };
+        let (request, form) = (Value::Null, Value::Null);
+        let mut editor =
+            EditorClient { child, stdin, lines, last: 0, permits, asked, request, form };
         let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}});
         editor.introduce(capabilities);
         editor
@@ -82,6 +85,7 @@ impl EditorClient {
                     let option = options.find(|option| option["kind"] == self.permits).unwrap();
                     let outcome = json!({"outcome": "selected", "optionId": option["optionId"]});
                     let result = json!({"outcome": outcome});
+                    self.request = params.clone();
                     self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
                 }
                 Some("elicitation/create") => {
@@ -129,6 +133,19 @@ impl Drop for EditorClient {
 
 fn prompt(session: &str, text: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
+}
+
+/// Returns the words by which the scripted agent asks for permission to change a file, its tool call and its options.
+pub fn permission_with_a_diff() -> (String, Value, Value) {
+    let diff = json!({"type": "diff", "path": "/w/a.rs", "oldText": "old", "newText": "new"});
+    let call = json!({"toolCallId": "toolu_7", "kind": "edit", "title": "Edit a.rs", "content": [diff],
+        "status": "pending", "locations": [{"path": "/w/a.rs", "line": 3}],
+        "rawInput": {"file_path": "/w/a.rs", "old_string": "old", "new_string": "new"}});
+    let options = json!([{"optionId": "a", "name": "Always", "kind": "allow_always"},
+        {"optionId": "o", "name": "Once", "kind": "allow_once"},
+        {"optionId": "n", "name": "Never", "kind": "reject_always"}]);
+    let params = json!({"options": options, "toolCall": call});
+    (format!("[[request session/request_permission {params}]]"), call, options)
 }
 
 /// The texts of updates of one kind.
@@ -204,6 +221,30 @@ fn editor_answers_permission_requests_and_cancels() {
     );
     let (answer, _) = editor.answer();
     assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+}
+
+/// The editor is asked about the agent's own tool call, with the change that it makes, also when it comes back later.
+#[test]
+fn editor_is_asked_about_the_agents_own_call() {
+    let api = api("");
+    let mut editor = EditorClient::start(&api.home, "acp");
+    editor.permits = "reject_always";
+    let session = editor.new_session(&api.home);
+    let (words, call, options) = permission_with_a_diff();
+    editor.prompt(&session, &words);
+    let own = json!({"sessionId": session, "toolCall": call, "options": options});
+    assert_eq!(editor.request, own);
+    // Another editor is asked in the same words.
+    editor.ask("session/prompt", prompt(&session, &words));
+    while editor.lines.recv_timeout(ANSWER).unwrap()["method"] != "session/request_permission" {}
+    drop(editor);
+    let mut editor = EditorClient::start(&api.home, "acp");
+    editor.permits = "allow_always";
+    let cwd = api.home.user_home().display().to_string();
+    editor.call("session/load", json!({"sessionId": session, "cwd": cwd, "mcpServers": []}));
+    let (answer, _) = editor.prompt(&session, "[[say On.]]");
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_eq!(editor.request, own);
 }
 
 /// An agent's form is the editor's form. An editor that shows none can decline it, or allow it if nothing is required.

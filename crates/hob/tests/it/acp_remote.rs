@@ -5,6 +5,7 @@ use hob_testkit::web_socket::SocketMessage;
 use hob_testkit::{TestHome, WebSocket};
 use serde_json::{Value, json};
 
+use crate::acp::permission_with_a_diff;
 use crate::api::*;
 
 /// An editor with a WebSocket.
@@ -243,6 +244,19 @@ fn editor_works_over_streamable_http() {
     let messages: Vec<Value> = events.iter().map(StreamEvent::json).collect();
     assert!(said(&messages).starts_with("permission touch x: no"), "{messages:?}");
     assert_eq!(messages.last().unwrap()["result"]["stopReason"], "end_turn");
+    // The client is asked about the agent's own tool call, with the change that it makes.
+    let (words, call, options) = permission_with_a_diff();
+    let prompt = json!([{"type": "text", "text": words}]);
+    send(&own, request(5, "session/prompt", json!({"sessionId": session, "prompt": prompt})));
+    let asked = of_session.until(|event| event.json()["method"] == "session/request_permission");
+    let asked = asked.last().unwrap().json();
+    let expect = json!({"sessionId": session, "toolCall": call, "options": options});
+    assert_eq!(asked["params"], expect);
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": "n"}});
+    send(&own, json!({"jsonrpc": "2.0", "id": asked["id"], "result": outcome}));
+    let events = of_session.until(|event| event.json()["id"] == 5);
+    let messages: Vec<Value> = events.iter().map(StreamEvent::json).collect();
+    assert!(said(&messages).contains(r#""optionId":"n""#), "{messages:?}");
     // Another app does not see the connection, and nobody does after its end.
     let other = api.home.app("other");
     let ping = request(4, "session/list", json!({}));

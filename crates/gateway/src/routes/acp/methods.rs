@@ -8,6 +8,7 @@ use super::connection::Connection;
 use super::messages::AcpError;
 use super::turn;
 use crate::acp_protocol::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, NOT_FOUND};
+use crate::acp_questions::OpenQuestions;
 use crate::error::ApiError;
 use crate::extract::session_id::session_id;
 
@@ -132,7 +133,8 @@ async fn load(connection: &Connection, params: &Value) -> Result<Value, AcpError
                 show_prompt(connection, id, turn).await?;
             }
             if event.event.kind == EventKind::Message {
-                turn::show(connection, id, &event.event.body).await;
+                let message = serde_json::from_str(&event.event.body).unwrap_or_default();
+                turn::show(connection, id, &message).await;
             }
         }
         after = events.last().map_or(after, |event| event.seq);
@@ -164,37 +166,35 @@ async fn follow_running(connection: &Connection, session: &Session) -> Result<()
     let Some(followed) = connection.follow(&session.id, turn.index) else { return Ok(()) };
     let (connection, id) = (connection.clone(), session.id.clone());
     let (turn, after) = (turn.index, session.last_event);
-    let open = open_questions(&connection, session, turn).await?;
+    let asked = open_questions(&connection, session, turn).await?;
     connection.gateway().runtime.tasks.clone().spawn(async move {
         let _followed = followed;
         tokio::select! {
-            followed = turn::follow(&connection, &id, turn, after, open) => drop(followed),
+            followed = turn::follow(&connection, &id, turn, after, asked) => drop(followed),
             () = connection.ended().cancelled() => {}
         }
     });
     Ok(())
 }
 
-/// Returns the permission requests of a turn that have no answer yet.
+/// Returns the questions of a turn so far.
 async fn open_questions(
     connection: &Connection,
     session: &Session,
     turn: u32,
-) -> Result<Vec<Value>, AcpError> {
+) -> Result<OpenQuestions, AcpError> {
     let range = EventRange::Before { before: session.last_event + 1, limit: PAGE_EVENTS };
     let events = connection.gateway().sessions.events(connection.app(), &session.id, range).await?;
-    let mut open: Vec<Value> = Vec::new();
+    let mut questions = OpenQuestions::default();
     for stored in events.iter().filter(|stored| stored.event.turn == Some(turn)) {
-        if stored.event.kind != EventKind::Permission {
-            continue;
-        }
-        let body: Value = serde_json::from_str(&stored.event.body).unwrap_or_default();
-        match body["status"] == "asked" {
-            true => open.push(body),
-            false => open.retain(|asked| asked["request_id"] != body["request_id"]),
+        let body = || serde_json::from_str::<Value>(&stored.event.body).unwrap_or_default();
+        match stored.event.kind {
+            EventKind::Message => questions.calls.note(&body()),
+            EventKind::Permission => questions.permission(body()),
+            _ => {}
         }
     }
-    Ok(open)
+    Ok(questions)
 }
 
 async fn list(connection: &Connection, params: &Value) -> Result<Value, AcpError> {
@@ -221,7 +221,7 @@ async fn prompt(connection: &Connection, params: &Value) -> Result<Value, AcpErr
     let ask = TurnSubmission { prompt, files: Vec::new(), idempotency: None };
     let turn = connection.gateway().submit(connection.app(), &id, ask, None).await?;
     let _followed = connection.follow(&id, turn);
-    let ended = turn::follow(connection, &id, turn, 0, Vec::new()).await?;
+    let ended = turn::follow(connection, &id, turn, 0, OpenQuestions::default()).await?;
     match ended.error {
         Some(error) => Err(AcpError::new(INTERNAL_ERROR, error)),
         None => {

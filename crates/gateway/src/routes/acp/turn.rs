@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::connection::Connection;
 use super::messages::AcpError;
 use crate::acp_protocol::{self, INTERNAL_ERROR};
+use crate::acp_questions::{self, OpenQuestions, Question};
 
 /// Shows a turn's messages after an event to the client and puts the agent's questions to it, first those that are `open`
 /// already. Returns the turn once it is over.
@@ -17,13 +18,14 @@ pub(super) async fn follow(
     id: &SessionId,
     turn: u32,
     after: u64,
-    open: Vec<Value>,
+    asked: OpenQuestions,
 ) -> Result<SessionTurn, AcpError> {
     let (sessions, app) = (&connection.gateway().sessions, connection.app());
     let mut follow = sessions.follow_turn(app, id, turn, after).await?;
     // Somebody else may answer a question, so that the turn goes on while the client is still asked.
     let mut questions = FuturesUnordered::new();
-    questions.extend(open.into_iter().map(|asked| ask_permission(connection, id, asked)));
+    let OpenQuestions { mut calls, open } = asked;
+    questions.extend(open.into_iter().map(|question| ask_permission(connection, id, question)));
     loop {
         let next = tokio::select! {
             next = follow.next() => next,
@@ -42,11 +44,16 @@ pub(super) async fn follow(
             }
         };
         match event.event.kind {
-            EventKind::Message => show(connection, id, &event.event.body).await,
+            EventKind::Message => {
+                let message: Value = serde_json::from_str(&event.event.body).unwrap_or_default();
+                calls.note(&message);
+                show(connection, id, &message).await;
+            }
             EventKind::Permission => {
                 let asked: Value = serde_json::from_str(&event.event.body).unwrap_or_default();
                 if asked["status"] == "asked" {
-                    questions.push(ask_permission(connection, id, asked));
+                    let question = Question::new(asked, &mut calls);
+                    questions.push(ask_permission(connection, id, question));
                 }
             }
             EventKind::Turn => break,
@@ -57,25 +64,23 @@ pub(super) async fn follow(
 }
 
 /// Passes an update of the agent on, as one of Hob's session.
-pub(super) async fn show(connection: &Connection, id: &SessionId, message: &str) {
-    let message: Value = serde_json::from_str(message).unwrap_or_default();
-    if let Some(params) = acp_protocol::own_update(id.as_str(), &message) {
+pub(super) async fn show(connection: &Connection, id: &SessionId, message: &Value) {
+    if let Some(params) = acp_protocol::own_update(id.as_str(), message) {
         connection.notify(id.as_str(), "session/update", params).await;
     }
 }
 
 /// Asks the client, and passes its answer on. Without one, Hob rejects the request after a while.
-async fn ask_permission(connection: &Connection, id: &SessionId, asked: Value) {
-    let forms = connection.shows_forms();
-    let (method, params) = acp_protocol::question(id.as_str(), &asked, forms);
+async fn ask_permission(connection: &Connection, id: &SessionId, question: Question) {
+    let (method, params) = question.request(id.as_str(), connection.shows_forms());
     let Some(answer) = connection.ask(id.as_str(), method, params).await else {
         // The client has gone. Another one, or the same one later, may answer.
         return;
     };
     // Another client may have answered it; the turn goes on.
     let sessions = &connection.gateway().sessions;
-    let request = asked["request_id"].as_str().unwrap_or_default();
-    let mut chosen = acp_protocol::chosen(&answer);
+    let request = question.request_id();
+    let mut chosen = acp_questions::chosen(&answer);
     let content = chosen.get_mut("content").map(Value::take);
     let option = chosen["option"].as_str().unwrap_or_default();
     let answered = sessions.answer(connection.app(), id, request, option, content, None).await;

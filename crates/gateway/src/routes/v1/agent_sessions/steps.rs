@@ -8,6 +8,7 @@ use hob_domain::session::{EventKind, SessionEvent, TurnState};
 use serde_json::{Value, json};
 
 use super::tool_call::{ToolCall, output, tool_call};
+use crate::acp_questions::RequestedCalls;
 
 /// A step of a session. Its identity is the number of the event that it begins with.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,8 +105,7 @@ pub(super) struct StepFold {
     announced: Vec<ToolCall>,
     /// Calls that were told and have no result yet.
     told: Vec<ToolCall>,
-    /// The tool calls of permission requests on the wire, by the requests' ids.
-    requested: Vec<(String, Value)>,
+    requested: RequestedCalls,
     requests: Vec<OpenRequest>,
     /// Calls of the caller's tools without a result, with the numbers of their events.
     client_calls: Vec<(String, u64)>,
@@ -157,11 +157,7 @@ impl StepFold {
 
     fn message(&mut self, seq: u64, message: &Value, kinds: &mut Vec<StepKind>) {
         if message["method"] == "session/request_permission" {
-            let id = match &message["id"] {
-                Value::String(id) => id.clone(),
-                id => id.to_string(),
-            };
-            self.requested.push((id, message["params"]["toolCall"].clone()));
+            self.requested.note(message);
             return;
         }
         if message["method"] != "session/update" {
@@ -289,10 +285,7 @@ impl StepFold {
             return;
         }
         self.end_text(kinds);
-        // An agent may write anything here.
-        let wire = self.requested.iter().rposition(|(id, _)| id == request);
-        let wire = wire.map(|place| self.requested.remove(place).1);
-        let wire = wire.filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let wire = Value::Object(self.requested.take(request));
         let id = wire["toolCallId"].as_str();
         let title = body["title"].as_str().unwrap_or_default();
         let matches = |call: &ToolCall| match id {
