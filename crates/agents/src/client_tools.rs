@@ -157,6 +157,19 @@ struct Calls {
     waiting: Vec<(ToolCall, oneshot::Sender<ToolOutput>)>,
     /// Results of calls that the agent has not made yet: it may make parallel calls one after another.
     early_results: HashMap<String, ToolOutput>,
+    /// The names of the tools that may be called now; `None` for all.
+    offered: Option<Vec<String>>,
+}
+
+impl Calls {
+    fn offers(&self, name: &str) -> bool {
+        self.offered.as_ref().is_none_or(|offered| offered.iter().any(|one| one == name))
+    }
+}
+
+fn not_offered(name: &str) -> ToolOutput {
+    let text = format!("the tool {name:?} must not be called for this answer");
+    ToolOutput { content: json!(text), is_error: true }
 }
 
 impl ToolExchange {
@@ -185,6 +198,9 @@ impl ToolExchange {
             let mut calls = self.lock();
             if let Some(output) = calls.early_results.remove(&call.id) {
                 return Some(output);
+            }
+            if !calls.offers(&call.name) {
+                return Some(not_offered(&call.name));
             }
             if calls.waiting.len() >= MAX_WAITING_CALLS {
                 let text = format!(
@@ -224,6 +240,26 @@ impl ToolExchange {
     /// Returns whether the client has a tool of this name.
     pub fn has(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool.name == name)
+    }
+
+    /// Chooses the tools that may be called from now on. Other calls, also those that wait, are answered with an error.
+    pub fn offer(&self, names: Vec<String>) {
+        let refused: Vec<ToolCall> = {
+            let mut calls = self.lock();
+            calls.offered = Some(names);
+            let waiting = calls.waiting.iter().map(|(call, _)| call);
+            waiting.filter(|call| !calls.offers(&call.name)).cloned().collect()
+        };
+        for ToolCall { id, name, .. } in refused {
+            if let Some(call) = self.claim(&id) {
+                call.answer(not_offered(&name));
+            }
+        }
+    }
+
+    /// Returns whether the client has a tool of this name, and it may be called.
+    pub fn offers(&self, name: &str) -> bool {
+        self.has(name) && self.lock().offers(name)
     }
 
     /// Returns a receiver that wakes up when something changes.
@@ -355,6 +391,25 @@ mod tests {
         assert_eq!(first, Some(output("one")));
         assert_eq!(exchange.call(call("2")).await, Some(output("two")));
         assert!(exchange.waiting().is_empty());
+    }
+
+    #[tokio::test]
+    async fn tools_that_are_not_offered_are_refused() {
+        let server = ToolServers::default().open("a", tools());
+        let exchange = server.exchange();
+        let withdraw = async {
+            called(&exchange).await;
+            exchange.offer(Vec::new());
+        };
+        let (waited, ()) = tokio::join!(exchange.call(call("1")), withdraw);
+        assert!(waited.unwrap().is_error);
+        // The client has given the result of this call while it was offered.
+        exchange.answer("2", output("two"));
+        assert_eq!(exchange.call(call("2")).await, Some(output("two")));
+        assert!(exchange.call(call("3")).await.unwrap().is_error);
+        assert!(exchange.has("add") && !exchange.offers("add"));
+        exchange.offer(vec!["add".to_owned()]);
+        assert!(exchange.offers("add"));
     }
 
     #[tokio::test]

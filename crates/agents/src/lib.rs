@@ -6,6 +6,7 @@
 //! - `work_folders` says which folders of the user a session may work in.
 //! - [`sandbox_denials`] names the setting that allows what the sandbox denied.
 //! - [`client_tools`] lets an agent call tools that a client of `/v1` runs.
+//! - [`call_choice`] says which of these tools an answer may call.
 //! - [`json_lines`] reads the lines of an agent's standard output.
 //! - [`mcp_servers`] reads the MCP servers that an agent is given.
 //! - [`app_permits`] bounds what one app keeps in memory.
@@ -14,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make and look at files"))]
 
 pub mod app_permits;
+pub mod call_choice;
 pub mod claude;
 pub mod client_tools;
 pub mod driver;

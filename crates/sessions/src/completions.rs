@@ -21,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::session::{SessionError, Sessions};
 use hob_agents::Runtime;
+use hob_agents::call_choice::CallChoice;
 use hob_agents::claude::{
     AnswerCheck, BackendError, BackendFigures, ClaudeBackend, ClaudeTransport, Completion,
     CompletionRequest, Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
@@ -70,8 +71,8 @@ pub struct Conversation {
     pub tools: Vec<ClientTool>,
     /// Checks the text of the answer.
     pub answer_check: Option<AnswerCheck>,
-    /// Whether the answer must call one of the tools.
-    pub must_call: bool,
+    /// Which of the tools the answer may call, or must call.
+    pub choice: CallChoice,
     /// Whether an answer may have only one call.
     pub one_call_at_a_time: bool,
 }
@@ -173,12 +174,11 @@ impl Completions {
         let mut profile = self.profile(&app.name, &asked)?;
         profile.app_since = app.created_at.to_string();
         let app = &app.name;
-        let Conversation { messages, prompt, answer_check, must_call, one_call_at_a_time, .. } =
-            asked;
+        let Conversation { messages, prompt, answer_check, choice, one_call_at_a_time, .. } = asked;
         // An invalid request is refused before it counts against the limits.
         let mut request = CompletionRequest::new(&profile, &messages, prompt.as_deref())?;
         request.answer_check = answer_check;
-        request.must_call = must_call;
+        request.choice = choice;
         request.one_call_at_a_time = one_call_at_a_time;
         options.sessions.check_app(app).await?;
         let cwd = profile.cwd.display().to_string();

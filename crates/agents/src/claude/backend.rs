@@ -197,7 +197,7 @@ impl BackendState {
             let taken = self.waiting().take(key);
             let Some(turn) = taken else { return Some(continuation) };
             if turn.scope != continuation.request.scope {
-                // Other tools, another choice or another form: only a new process can have them. This one ends.
+                // Other tools or another form: only a new process can have them. This one ends.
                 continue;
             }
             match turn.resume.send(continuation) {
@@ -213,7 +213,7 @@ impl BackendState {
     async fn perform(&self, mut request: CompletionRequest, listener: Listener) {
         let scope = request.scope.clone();
         let mut cancel = listener.cancel.clone();
-        let output = TurnOutput::new(listener);
+        let output = TurnOutput::new(listener, request.offered_tools());
         let end = loop {
             let found = tokio::select! {
                 found = self.find(&request) => found,
@@ -284,6 +284,9 @@ impl BackendState {
         let exchange = pooled.tools.as_ref().map(ToolServer::exchange);
         let (session_id, turns) = pooled.entry.session();
         let scope = request.scope.clone();
+        if let Some(exchange) = &exchange {
+            exchange.offer(request.offered_tools());
+        }
         let turn = pooled.process.turn(prompt, self.starter.limits(), |event| {
             if output.push(event, origin) {
                 self.counts.add(origin);
@@ -306,7 +309,7 @@ impl BackendState {
                 app,
                 session_id: session_id.clone(),
                 scope: scope.clone(),
-                is_call_required: request.must_call,
+                is_call_required: request.choice.is_required(),
                 resume,
             };
             self.waiting().put(waiting, keys, Instant::now());
@@ -336,9 +339,10 @@ impl BackendState {
                     let Continuation { request: next, listener } = *continuation;
                     *cancel = listener.cancel.clone();
                     let ids = next.results.iter().map(|(id, _)| id.clone()).collect();
-                    output.resume(listener, ids);
+                    output.resume(listener, ids, next.offered_tools());
                     if let Some(exchange) = &exchange {
                         next.answer(exchange);
+                        exchange.offer(next.offered_tools());
                     }
                     *request = next;
                 }
@@ -393,15 +397,17 @@ impl BackendState {
             }
             if pooled.process.is_healthy() {
                 pooled.entry.update(|info| info.busy = true);
-                return Ok((pooled, request.prompt.clone(), Origin::Warm));
+                return Ok((pooled, request.told_prompt(), Origin::Warm));
             }
             pooled.end().await;
         }
         let fresh = request.history().is_empty();
         let origin = if fresh { Origin::Fresh } else { Origin::Seeded };
         let prompt = match self.starter.options.history {
-            HistoryMode::ConcatMessage if !fresh => preamble(&request.seed(), &request.prompt),
-            _ => request.prompt.clone(),
+            HistoryMode::ConcatMessage if !fresh => {
+                preamble(&request.seed(), &request.told_prompt())
+            }
+            _ => request.told_prompt(),
         };
         Ok((self.starter.start(request).await?, prompt, origin))
     }

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::error::BackendError;
 use super::input;
 use super::profile::Profile;
+use crate::call_choice::CallChoice;
 use crate::client_tools::{ToolExchange, ToolOutput};
 
 /// The prompt after results of the client's tools, if no live process waits for them.
 pub const CONTINUE_PROMPT: &str = "Continue with these results.";
 
-/// The prompt after an answer without the call that the client requires.
-const CALL_REMINDER: &str =
-    "Call one of the tools that you were given for this, and answer with nothing else.";
+/// The mark of a text that is not the user's.
+const REMINDER: &str = "<system-reminder>";
 
 /// Checks an answer. The error says what is wrong with it.
 pub type AnswerCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -37,8 +37,8 @@ pub struct CompletionRequest {
     pub prompt: String,
     /// Checks the text of the last message.
     pub answer_check: Option<AnswerCheck>,
-    /// Whether the answer must call one of the client's tools.
-    pub must_call: bool,
+    /// Which of the client's tools the answer may call, or must call.
+    pub choice: CallChoice,
     /// Whether an answer may have only one call.
     pub one_call_at_a_time: bool,
     /// The results of the client's tools in the last message, by the ids of the calls.
@@ -85,14 +85,13 @@ impl CompletionRequest {
             return Err(invalid("messages: the last message must not be empty".to_owned()));
         }
         let scope = profile.scope();
-        let (must_call, one_call_at_a_time) = (false, false);
         Ok(CompletionRequest {
             profile,
             messages,
             prompt,
             answer_check: None,
-            must_call,
-            one_call_at_a_time,
+            choice: CallChoice::Auto,
+            one_call_at_a_time: false,
             results,
             scope,
         })
@@ -127,10 +126,10 @@ impl CompletionRequest {
         if matches!(result.stop_reason.as_str(), "refusal" | "max_tokens") {
             return None;
         }
-        if self.must_call {
+        if let Some(instruction) = self.instruction().filter(|_| self.choice.is_required()) {
             let text = "the model did not call a tool, which tool_choice requires";
             let error = BackendError::WrongAnswer(text.to_owned());
-            return Some(Objection { prompt: CALL_REMINDER.to_owned(), error });
+            return Some(Objection { prompt: instruction, error });
         }
         let wrong = self.answer_check.as_ref()?(&last_text(events)).err()?;
         let prompt = format!(
@@ -140,19 +139,45 @@ impl CompletionRequest {
         Some(Objection { prompt, error: BackendError::WrongAnswer(text) })
     }
 
+    /// Returns the names of the client's tools that this answer may call.
+    pub fn offered_tools(&self) -> Vec<String> {
+        self.choice.offered(&self.profile.client_tools)
+    }
+
+    /// Returns the instruction for the agent about the calls of this answer.
+    fn instruction(&self) -> Option<String> {
+        self.choice.instruction(&self.profile.client_tools)
+    }
+
+    /// Returns the instruction as a text that does not look like the user's words.
+    fn reminder(&self) -> Option<String> {
+        self.instruction().map(|text| format!("{REMINDER}\n{text}\n</system-reminder>"))
+    }
+
+    /// Returns the prompt for the agent. What holds for this answer alone is in it, because a live process keeps its system
+    /// prompt.
+    pub fn told_prompt(&self) -> String {
+        match self.reminder() {
+            Some(reminder) => format!("{}\n{reminder}", self.prompt),
+            None => self.prompt.clone(),
+        }
+    }
+
     /// Returns the text that the last message has next to its tool results.
     fn text_with_results(&self) -> Option<&str> {
         let has_text = !self.results.is_empty() && self.prompt != CONTINUE_PROMPT;
         has_text.then_some(self.prompt.as_str())
     }
 
-    /// Returns the results to the agent. A text with them is added to the last one: the turn has no other place for it.
+    /// Returns the results to the agent. A text with them, and what holds for this answer alone, is added to the last one: the
+    /// turn has no other place for it.
     pub fn answer(&self, exchange: &ToolExchange) {
-        let text = self.text_with_results();
+        let reminder = self.reminder();
+        let texts = self.text_with_results().into_iter().chain(reminder.as_deref());
         for (index, (id, output)) in self.results.iter().enumerate() {
             let mut output = output.clone();
-            if let Some(text) = text.filter(|_| index + 1 == self.results.len()) {
-                output = with_text(output, text);
+            if index + 1 == self.results.len() {
+                output = texts.clone().fold(output, with_text);
             }
             exchange.answer(id, output);
         }
@@ -240,7 +265,7 @@ fn with_text(output: ToolOutput, text: &str) -> ToolOutput {
         }
     };
     // Reminders say themselves that they are not the user's words.
-    let is_reminder = text.trim_start().starts_with("<system-reminder>");
+    let is_reminder = text.trim_start().starts_with(REMINDER);
     let text = if is_reminder { text.to_owned() } else { format!("The user adds: {text}") };
     blocks.push(json!({"type": "text", "text": text}));
     ToolOutput { content: Value::Array(blocks), ..output }

@@ -62,7 +62,9 @@ struct OutputState {
     listener: Option<Listener>,
     /// All events but pieces of texts and calls.
     events: Vec<Event>,
-    /// Whether the call that began last is one of a client's tools.
+    /// The client's tools that the current request lets the agent call.
+    offered: Vec<String>,
+    /// Whether the call that began last is one of these.
     is_client_call: bool,
     usage: UsageById,
     /// The usage that the client has been told at pauses.
@@ -76,8 +78,9 @@ struct OutputState {
 }
 
 impl TurnOutput {
-    pub fn new(listener: Listener) -> TurnOutput {
-        let state = OutputState { listener: Some(listener), ..OutputState::default() };
+    /// Creates the output of a turn, for a request that lets the agent call the `offered` tools.
+    pub fn new(listener: Listener, offered: Vec<String>) -> TurnOutput {
+        let state = OutputState { listener: Some(listener), offered, ..OutputState::default() };
         TurnOutput { state: Mutex::new(state), activity: watch::channel(0).0 }
     }
 
@@ -105,6 +108,7 @@ impl TurnOutput {
         let event = match event {
             Event::CallBegin { id, name } => {
                 let name = name.strip_prefix(NAME_PREFIX).map(str::to_owned);
+                let name = name.filter(|name| state.offered.contains(name));
                 state.is_client_call = name.is_some();
                 name.map(|name| Event::CallBegin { id, name })
             }
@@ -179,7 +183,7 @@ impl TurnOutput {
         };
         let held_back = state.held_back.iter().cloned();
         let calls = held_back.chain(state.events.iter().filter_map(client_call));
-        calls.filter(|call| exchange.has(&call.name) && !is_answered(call)).collect()
+        calls.filter(|call| exchange.offers(&call.name) && !is_answered(call)).collect()
     }
 
     /// Returns whether the last message has come as a whole.
@@ -226,9 +230,10 @@ impl TurnOutput {
         }
     }
 
-    /// Continues for another request, which has answered these calls.
-    pub fn resume(&self, listener: Listener, answered: Vec<String>) {
+    /// Continues for another request, which has answered these calls and lets the agent call the `offered` tools.
+    pub fn resume(&self, listener: Listener, answered: Vec<String>, offered: Vec<String>) {
         let mut state = self.lock();
+        state.offered = offered;
         listener.origin.send_replace(Some(Origin::Warm));
         // What the agent has said during the pause belongs to this request.
         let paused_at = std::mem::take(&mut state.paused_at);

@@ -427,20 +427,68 @@ fn conversation_held_by_the_server_is_refused_by_name() {
     assert_eq!(error["details"]["error_code"], "thread_unsupported_request", "{error}");
 }
 
-/// A request whose settings differ from those of the paused turn gets a process of its own.
+fn two_tools() -> Value {
+    let (one, two) = (tools(), json!({"name": "divide", "input_schema": {"type": "object"}}));
+    json!([one[0], two])
+}
+
+/// A request whose tools differ from those of the paused turn gets a process of its own.
 #[test]
-fn changed_tools_or_choice_start_another_process() {
+fn changed_tools_start_another_process() {
     for name in DRIVERS {
         let api = api(&driver(name));
         let mut talk = api.talk_with_tools();
-        talk.more = json!({"tool_choice": {"type": "tool", "name": "add"}});
         let (message, _) = talk.ask(json!(calling(&[1])));
-        talk.more = json!({"tool_choice": {"type": "none"}});
+        talk.more = json!({"tools": two_tools()});
         let (message, origin) = talk.ask(Talk::doubled(&message));
         assert_eq!((origin.as_str(), &message["stop_reason"]), ("seeded", &json!("end_turn")));
         wait_until("the process that waited has ended", || {
             (api.processes().len() == 1).then_some(())
         });
+    }
+}
+
+/// A choice holds for one answer: the prompt says it, and the process stays.
+#[test]
+fn changed_choice_keeps_the_process() {
+    for name in DRIVERS {
+        let api = api(&driver(name));
+        let mut talk = api.talk_with_tools();
+        for choice in [json!({"type": "any"}), json!({"type": "tool", "name": "add"})] {
+            talk.more = json!({"tool_choice": choice});
+            let (message, _) = talk.ask(json!(calling(&[1])));
+            assert_eq!(message["stop_reason"], "tool_use", "{message}");
+            talk.more = json!({"tool_choice": {"type": "auto"}});
+            let (message, origin) = talk.ask(Talk::doubled(&message));
+            assert_eq!((texts(&message).as_str(), origin.as_str()), ("Last: 2", "warm"));
+        }
+        let (message, origin) = talk.ask(json!("[[say {history}]]"));
+        let told = texts(&message);
+        assert_eq!(origin, "warm");
+        assert!(told.contains("You must answer by calling one of these tools"), "{told}");
+        assert!(told.contains("You must answer by calling the tool add"), "{told}");
+        assert_eq!(told.matches("You must answer").count(), 2, "{told}");
+    }
+}
+
+/// Calls that the request's choice rules out are answered by Hob, whatever the model does.
+#[test]
+fn calls_against_the_choice_do_not_reach_the_client() {
+    for name in DRIVERS {
+        let api = api(&driver(name));
+        let mut talk = api.talk_with_tools();
+        let words = "[[tool mcp__app__divide {}]] [[say It said: {result}]]";
+        talk.more = json!({"tools": two_tools(), "tool_choice": {"type": "tool", "name": "add"}});
+        let (message, _) = talk.ask(json!(format!("{words} {}", calling(&[1]))));
+        assert_eq!(calls(&message).len(), 1, "{message}");
+        assert!(texts(&message).contains("must not be called"), "{message}");
+        // With the results, the client forbids further calls.
+        talk.more = json!({"tools": two_tools(), "tool_choice": {"type": "none"}});
+        let (message, origin) = talk.ask(Talk::doubled(&message));
+        assert_eq!((origin.as_str(), &message["stop_reason"]), ("warm", &json!("end_turn")));
+        let (message, origin) = talk.ask(json!(words));
+        assert_eq!((origin.as_str(), &message["stop_reason"]), ("warm", &json!("end_turn")));
+        assert!(texts(&message).contains("must not be called"), "{message}");
     }
 }
 

@@ -20,17 +20,16 @@ pub(super) fn checked(text: String) -> Result<Option<String>, Problem> {
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
-/// Returns the conversation of a request, without its attachments and its model. A required call or form of the answer is
-/// asked for in the system prompt, and checked.
+/// Returns the conversation of a request, without its attachments and its model. A form of the answer is asked for in the
+/// system prompt, and checked.
 pub(super) fn conversation(
     messages: Vec<Value>,
     system: Option<String>,
     tools: ToolUse,
     form: Option<AnswerForm>,
 ) -> Conversation {
-    let required_call = tools.instruction();
     let instruction = form.as_ref().map(|form| form.instruction.clone());
-    let systems: Vec<String> = [system, instruction, required_call].into_iter().flatten().collect();
+    let systems: Vec<String> = [system, instruction].into_iter().flatten().collect();
     let system = (!systems.is_empty()).then(|| systems.join("\n\n"));
     Conversation {
         messages,
@@ -39,7 +38,7 @@ pub(super) fn conversation(
         model: None,
         tools: tools.tools,
         answer_check: form.map(|form| form.check),
-        must_call: tools.is_required,
+        choice: tools.choice,
         one_call_at_a_time: tools.one_at_a_time,
     }
 }

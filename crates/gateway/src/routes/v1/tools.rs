@@ -1,5 +1,6 @@
 //! The client's own tools, in both dialects.
 
+use hob_agents::call_choice::CallChoice;
 use hob_agents::client_tools::ClientTool;
 use serde_json::Value;
 
@@ -11,31 +12,10 @@ use crate::error::ApiError;
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ToolUse {
     pub tools: Vec<ClientTool>,
-    /// Whether the answer must call one of the tools.
-    pub is_required: bool,
+    /// Which of the tools the answer may call, or must call.
+    pub choice: CallChoice,
     /// Whether an answer may have only one call.
     pub one_at_a_time: bool,
-}
-
-impl ToolUse {
-    /// Returns what the system prompt says if the answer must call one of the tools.
-    pub fn instruction(&self) -> Option<String> {
-        self.is_required.then(|| {
-            let names: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
-            let names = names.join(", ");
-            format!(
-                "You must answer by calling one of these tools, and with nothing else: {names}."
-            )
-        })
-    }
-}
-
-/// The choice that a request makes for the model.
-enum Choice {
-    Auto,
-    None,
-    Any,
-    Tool(String),
 }
 
 /// Reads Anthropic's `tools` and `tool_choice`.
@@ -53,10 +33,10 @@ pub(super) fn anthropic(
     let tools = tools.unwrap_or_default().iter().enumerate().map(read).collect::<Result<_, _>>()?;
     let kind = choice.filter(|choice| !choice.is_null());
     let choice = match kind.map(|choice| (choice["type"].as_str(), choice["name"].as_str())) {
-        None | Some((Some("auto"), _)) => Choice::Auto,
-        Some((Some("none"), _)) => Choice::None,
-        Some((Some("any"), _)) => Choice::Any,
-        Some((Some("tool"), Some(name))) => Choice::Tool(name.to_owned()),
+        None | Some((Some("auto"), _)) => CallChoice::Auto,
+        Some((Some("none"), _)) => CallChoice::Forbidden,
+        Some((Some("any"), _)) => CallChoice::Any,
+        Some((Some("tool"), Some(name))) => CallChoice::Tool(name.to_owned()),
         Some(_) => {
             return Err(wrong(
                 "tool_choice: its type must be auto, any, tool (with a name) or none",
@@ -116,46 +96,38 @@ fn functions(
 }
 
 /// Reads OpenAI's `tool_choice`. `name` is that of the function which it names.
-fn openai_choice(choice: Option<&Value>, name: Option<&str>) -> Result<Choice, Problem> {
+fn openai_choice(choice: Option<&Value>, name: Option<&str>) -> Result<CallChoice, Problem> {
     Ok(match choice {
-        None | Some(Value::Null) => Choice::Auto,
+        None | Some(Value::Null) => CallChoice::Auto,
         Some(Value::String(text)) => match text.as_str() {
-            "auto" => Choice::Auto,
-            "none" => Choice::None,
-            "required" => Choice::Any,
+            "auto" => CallChoice::Auto,
+            "none" => CallChoice::Forbidden,
+            "required" => CallChoice::Any,
             _ => return Err(wrong("tool_choice: must be auto, none, required or a function")),
         },
         Some(choice) => match (choice["type"].as_str(), name) {
-            (Some("function"), Some(name)) => Choice::Tool(name.to_owned()),
+            (Some("function"), Some(name)) => CallChoice::Tool(name.to_owned()),
             _ => return Err(wrong("tool_choice: must be auto, none, required or a function")),
         },
     })
 }
+
+/// Checks that the choice can be made among the tools.
 fn chosen(
-    mut tools: Vec<ClientTool>,
-    choice: Choice,
+    tools: Vec<ClientTool>,
+    choice: CallChoice,
     one_at_a_time: bool,
 ) -> Result<ToolUse, Problem> {
     check_names(&tools)?;
-    let is_required = match choice {
-        Choice::Auto => false,
-        Choice::None => {
-            tools.clear();
-            false
+    match &choice {
+        CallChoice::Any if tools.is_empty() => {
+            Err(wrong("tool_choice: a call is required, but there are no tools"))
         }
-        Choice::Any if tools.is_empty() => {
-            return Err(wrong("tool_choice: a call is required, but there are no tools"));
+        CallChoice::Tool(name) if tools.iter().all(|tool| tool.name != *name) => {
+            Err(wrong(&format!("tool_choice: no tool has the name {name:?}")))
         }
-        Choice::Any => true,
-        Choice::Tool(name) => {
-            tools.retain(|tool| tool.name == name);
-            if tools.is_empty() {
-                return Err(wrong(&format!("tool_choice: no tool has the name {name:?}")));
-            }
-            true
-        }
-    };
-    Ok(ToolUse { tools, is_required, one_at_a_time })
+        _ => Ok(ToolUse { tools, choice, one_at_a_time }),
+    }
 }
 
 /// Refuses a tool of another type than `supported`, which is the dialect's term for a tool of the client.
@@ -175,10 +147,10 @@ mod tests {
 
     use super::*;
 
-    fn names(found: Result<ToolUse, Problem>) -> (Vec<String>, bool, bool) {
+    fn names(found: Result<ToolUse, Problem>) -> (Vec<String>, CallChoice, bool) {
         let found = found.unwrap();
         let names = found.tools.into_iter().map(|tool| tool.name).collect();
-        (names, found.is_required, found.one_at_a_time)
+        (names, found.choice, found.one_at_a_time)
     }
 
     #[test]
@@ -188,23 +160,28 @@ mod tests {
             json!({"type": "custom", "name": "b", "description": "B", "input_schema": {}}),
         ];
         let all = vec!["a".to_owned(), "b".to_owned()];
-        assert_eq!(names(anthropic(Some(&theirs), None)), (all.clone(), false, false));
+        assert_eq!(names(anthropic(Some(&theirs), None)), (all.clone(), CallChoice::Auto, false));
         let one = json!({"type": "tool", "name": "b", "disable_parallel_tool_use": true});
-        assert_eq!(names(anthropic(Some(&theirs), Some(&one))), (vec!["b".into()], true, true));
-        assert_eq!(names(anthropic(Some(&theirs), Some(&json!({"type": "none"})))).0, [""; 0]);
+        // The tools stay those of the conversation.
+        let named = CallChoice::Tool("b".to_owned());
+        assert_eq!(names(anthropic(Some(&theirs), Some(&one))), (all.clone(), named, true));
+        let none = names(anthropic(Some(&theirs), Some(&json!({"type": "none"}))));
+        assert_eq!(none, (all.clone(), CallChoice::Forbidden, false));
         let theirs = [
             json!({"type": "function", "function": {"name": "a", "parameters": {"properties": {}}}}),
             json!({"type": "function", "function": {"name": "b", "strict": true}}),
         ];
         let required = json!("required");
-        assert_eq!(names(openai(Some(&theirs), Some(&required), Some(false))), (all, true, true));
+        let found = names(openai(Some(&theirs), Some(&required), Some(false)));
+        assert_eq!(found, (all, CallChoice::Any, true));
         let named = json!({"type": "function", "function": {"name": "a"}});
         let found = openai(Some(&theirs), Some(&named), None).unwrap();
         assert_eq!(found.tools[0].input_schema["type"], "object");
         assert_eq!(openai(None, None, Some(true)).unwrap(), ToolUse::default());
         let theirs = [json!({"type": "function", "name": "a", "parameters": {}, "strict": true})];
         let named = json!({"type": "function", "name": "a"});
-        assert!(names(responses(Some(&theirs), Some(&named), None)).1);
+        let found = names(responses(Some(&theirs), Some(&named), None));
+        assert_eq!(found.1, CallChoice::Tool("a".to_owned()));
     }
 
     #[test]
