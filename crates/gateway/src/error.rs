@@ -51,6 +51,8 @@ pub(crate) enum ApiError {
     NotFound(String),
     /// 405.
     MethodNotAllowed,
+    /// 406. The text names the header.
+    NotAcceptable(&'static str),
     /// 408. The body did not arrive.
     SlowBody,
     /// 409.
@@ -59,6 +61,10 @@ pub(crate) enum ApiError {
     Gone,
     /// 413. The text names the limit.
     TooLarge(String),
+    /// 415. The text names the header.
+    UnsupportedMedia(&'static str),
+    /// 501. The text says what Hob does not do.
+    NotImplemented(&'static str),
     /// 507. There is no room for the upload.
     NoRoom { code: &'static str, message: String },
     /// 429. The caller may retry after `retry_after`.
@@ -179,6 +185,15 @@ impl IntoResponse for ApiError {
                 "method_not_allowed",
                 "this path does not support this method".to_owned(),
             ),
+            ApiError::NotAcceptable(message) => {
+                (StatusCode::NOT_ACCEPTABLE, "not_acceptable", message.to_owned())
+            }
+            ApiError::UnsupportedMedia(message) => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message.to_owned())
+            }
+            ApiError::NotImplemented(message) => {
+                (StatusCode::NOT_IMPLEMENTED, "not_implemented", message.to_owned())
+            }
             ApiError::SlowBody => (
                 StatusCode::REQUEST_TIMEOUT,
                 "body_timeout",

@@ -267,6 +267,74 @@ fn editor_works_over_streamable_http() {
     assert_eq!(api.call("GET", "/acp", &[STREAM], &Value::Null).status, 400);
 }
 
+/// What the server had sent into a stream that broke is sent again.
+#[test]
+fn broken_stream_of_an_editor_is_resumed() {
+    let api = api("");
+    let request = |id: u64, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let opened = api.post("/acp?agent=acp", &request(1, "initialize", json!({})));
+    let connection = opened.headers["acp-connection-id"].to_str().unwrap().to_owned();
+    let own = ("acp-connection-id", connection.as_str());
+    let send = |message: &Value| {
+        let sent = api.call("POST", "/acp", &[own], message);
+        assert_eq!(sent.status, 202, "{}", sent.text);
+    };
+    let mut stream = api.stream("GET", "/acp", &[own, STREAM], &Value::Null);
+    send(&request(2, "session/new", json!({"cwd": "/"})));
+    let made = stream.until(|event| event.json()["id"] == 2).pop().unwrap();
+    let session = made.json()["result"]["sessionId"].as_str().unwrap().to_owned();
+    // The turn runs to its end while the client reads nothing.
+    let prompt = json!([{"type": "text", "text": "[[say one]] [[say two]]"}]);
+    send(&request(3, "session/prompt", json!({"sessionId": session, "prompt": prompt})));
+    wait_until("the turn is over", || {
+        let shown = api.describe(&session);
+        (shown["turn_count"] == 1 && shown["state"] == "idle").then_some(())
+    });
+    drop(stream);
+    let open = |received: &str| {
+        let headers = [own, STREAM, ("last-event-id", received)];
+        api.stream("GET", "/acp", &headers, &Value::Null)
+    };
+    let mut again = open(&made.id.to_string());
+    let events = again.until(|event| event.json()["id"] == 3);
+    let messages: Vec<Value> = events.iter().map(StreamEvent::json).collect();
+    assert_eq!(said(&messages), "onetwo", "{messages:?}");
+    assert_eq!(messages.last().unwrap()["result"]["stopReason"], "end_turn");
+    // A stream that takes the place of another one ends it.
+    let mut third = open(&events.last().unwrap().id.to_string());
+    assert_eq!(again.next(), None);
+    send(&request(4, "session/list", json!({})));
+    assert_eq!(third.until(|event| event.json()["id"] == 4).len(), 1);
+    for (received, status) in [("x", 400), ("1000000", 404)] {
+        assert_eq!(open(received).status(), status, "{received}");
+    }
+}
+
+#[test]
+fn requests_in_another_form_are_refused_as_the_protocol_says() {
+    let api = api("");
+    let opened = api.post("/acp", &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize"}));
+    let connection = opened.headers["acp-connection-id"].to_str().unwrap().to_owned();
+    let own = ("acp-connection-id", connection.as_str());
+    let get = |accept: &str| api.stream("GET", "/acp", &[own, ("accept", accept)], &Value::Null);
+    for (accept, status) in [
+        ("application/json", 406),
+        ("text/event-stream-of-another-kind", 406),
+        ("application/json, Text/Event-Stream; q=0.9", 200),
+    ] {
+        assert_eq!(get(accept).status(), status, "{accept}");
+    }
+    let message = json!({"jsonrpc": "2.0", "id": 2, "method": "session/list"});
+    let post = |kind: &str, body: &Value| {
+        let headers = [own, ("content-type", kind)];
+        let body = body.to_string();
+        api.server.request("POST", "/acp", Some(&api.token), &headers, body.as_bytes())
+    };
+    assert_error(&post("text/plain", &message), 415, "unsupported_media_type", "Content-Type");
+    assert_eq!(post("application/json; charset=utf-8", &message).status, 202);
+    assert_error(&post("application/json", &json!([message])), 501, "not_implemented", "batches");
+}
+
 #[test]
 fn pages_of_unknown_hosts_are_refused_at_mcp_and_acp() {
     let api = api("");

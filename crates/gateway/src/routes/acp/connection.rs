@@ -97,7 +97,7 @@ pub(super) struct Outbound {
     pub session: Option<String>,
     pub text: String,
     /// The room that it takes, until it is sent.
-    _room: OwnedSemaphorePermit,
+    pub room: OwnedSemaphorePermit,
 }
 
 /// Returns how many KiB a message takes of the room for waiting messages.
@@ -211,7 +211,7 @@ impl Connection {
         let text = message.to_string();
         let room = self.shared.answer_room.clone().try_acquire_many_owned(room_of(&text));
         let sent = room.is_ok_and(|room| {
-            self.shared.outbound.try_send(Outbound { session, text, _room: room }).is_ok()
+            self.shared.outbound.try_send(Outbound { session, text, room }).is_ok()
         });
         if !sent {
             self.end();
@@ -224,7 +224,7 @@ impl Connection {
         let text = message.to_string();
         let send = async {
             let room = self.shared.room.clone().acquire_many_owned(room_of(&text)).await.ok()?;
-            let message = Outbound { session: Some(session.to_owned()), text, _room: room };
+            let message = Outbound { session: Some(session.to_owned()), text, room };
             self.shared.outbound.send(message).await.ok()
         };
         tokio::select! {

@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hob_domain::AppName;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::connection::{Connection, Outbound};
+use super::mailbox::Mailbox;
 
-/// How many messages are kept while no stream is open for them.
-const MAX_KEPT_MESSAGES: usize = 1024;
-/// How many messages may wait for a stream that the client does not read.
-const MAX_STREAM_MESSAGES: usize = 256;
 /// A connection without a request and without a stream ends after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -54,23 +51,7 @@ impl Drop for ConnectionPlace {
 /// A connection over streamable HTTP.
 pub(super) struct HttpConnection {
     pub connection: Connection,
-    state: Mutex<StreamState>,
-    /// Wakes up when a stream was opened.
-    opened: Notify,
-}
-
-struct StreamState {
-    used_at: Instant,
-    streams: Vec<OpenStream>,
-    /// Messages that no stream is open for.
-    kept: Vec<Outbound>,
-}
-
-/// A stream that the client reads.
-struct OpenStream {
-    /// The session whose messages it shows; `None` for all that no other stream shows.
-    session: Option<String>,
-    sender: mpsc::Sender<Outbound>,
+    pub mailbox: Arc<Mailbox>,
 }
 
 impl AcpConnections {
@@ -96,14 +77,10 @@ impl AcpConnections {
         mut outbound: mpsc::Receiver<Outbound>,
         place: ConnectionPlace,
     ) -> String {
-        let state = StreamState { used_at: Instant::now(), streams: Vec::new(), kept: Vec::new() };
-        let added = Arc::new(HttpConnection {
-            connection: connection.clone(),
-            state: Mutex::new(state),
-            opened: Notify::new(),
-        });
+        let mailbox = Arc::new(Mailbox::new());
+        let added = HttpConnection { connection: connection.clone(), mailbox: mailbox.clone() };
         let id = Uuid::new_v4().simple().to_string();
-        self.lock().http.insert(id.clone(), added.clone());
+        self.lock().http.insert(id.clone(), Arc::new(added));
         let (connections, own_id) = (self.clone(), id.clone());
         connection.gateway().runtime.tasks.clone().spawn(async move {
             let _place = place;
@@ -112,7 +89,7 @@ impl AcpConnections {
             loop {
                 let message = tokio::select! {
                     message = outbound.recv() => message,
-                    _ = check.tick() => match added.is_idle() || !connection.is_allowed().await {
+                    _ = check.tick() => match mailbox.is_idle(IDLE_TIMEOUT) || !connection.is_allowed().await {
                         true => None,
                         false => continue,
                     },
@@ -121,7 +98,7 @@ impl AcpConnections {
                 };
                 let Some(message) = message else { break };
                 tokio::select! {
-                    () = added.publish(message) => {}
+                    () = mailbox.put(message) => {}
                     () = connection.ended().cancelled() => break,
                     () = stopping.cancelled() => break,
                 }
@@ -136,7 +113,7 @@ impl AcpConnections {
     pub(super) fn find(&self, id: &str, app: &AppName) -> Option<Arc<HttpConnection>> {
         let found = self.lock().http.get(id).cloned();
         let found = found.filter(|one| one.connection.app() == app)?;
-        found.state().used_at = Instant::now();
+        found.mailbox.touch();
         (!found.connection.ended().is_cancelled()).then_some(found)
     }
 
@@ -146,72 +123,5 @@ impl AcpConnections {
         found.connection.end();
         self.lock().http.remove(id);
         true
-    }
-}
-
-impl HttpConnection {
-    fn state(&self) -> MutexGuard<'_, StreamState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether nobody uses the connection.
-    fn is_idle(&self) -> bool {
-        let mut state = self.state();
-        state.streams.retain(|stream| !stream.sender.is_closed());
-        state.streams.is_empty() && state.used_at.elapsed() > IDLE_TIMEOUT
-    }
-
-    /// Gives a message to the stream that is open for it. Without one, the message waits for it.
-    async fn publish(&self, message: Outbound) {
-        let mut message = message;
-        loop {
-            let opened = self.opened.notified();
-            let sender = {
-                let mut state = self.state();
-                match state.sender_for(&message) {
-                    Some(sender) => Some(sender),
-                    None if state.kept.len() < MAX_KEPT_MESSAGES => {
-                        return state.kept.push(message);
-                    }
-                    None => None,
-                }
-            };
-            match sender {
-                None => opened.await,
-                Some(sender) => match sender.send(message).await {
-                    Ok(()) => return,
-                    // The stream was closed, so the message waits for the next one.
-                    Err(returned) => message = returned.0,
-                },
-            }
-        }
-    }
-
-    /// Opens a stream of the messages of one session, or of all that no other stream shows.
-    pub fn subscribe(&self, session: Option<&str>) -> (Vec<Outbound>, mpsc::Receiver<Outbound>) {
-        let (sender, receiver) = mpsc::channel(MAX_STREAM_MESSAGES);
-        let mut state = self.state();
-        state.used_at = Instant::now();
-        let is_for = |message: &Outbound| {
-            session.is_none_or(|session| message.session.as_deref() == Some(session))
-        };
-        let (taken, kept): (Vec<Outbound>, Vec<Outbound>) =
-            std::mem::take(&mut state.kept).into_iter().partition(is_for);
-        state.kept = kept;
-        state.streams.push(OpenStream { session: session.map(str::to_owned), sender });
-        self.opened.notify_waiters();
-        (taken, receiver)
-    }
-}
-
-impl StreamState {
-    /// Returns the stream of the message's session, else the stream of all messages.
-    fn sender_for(&mut self, message: &Outbound) -> Option<mpsc::Sender<Outbound>> {
-        self.streams.retain(|stream| !stream.sender.is_closed());
-        let of = |session: Option<&str>| {
-            self.streams.iter().rfind(|stream| stream.session.as_deref() == session)
-        };
-        let own = message.session.as_deref().and_then(|session| of(Some(session)));
-        own.or_else(|| of(None)).map(|stream| stream.sender.clone())
     }
 }

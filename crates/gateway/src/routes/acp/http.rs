@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Extension, FromRequest, FromRequestParts, Request, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
@@ -17,6 +18,7 @@ use utoipa::ToSchema;
 
 use super::connection::Connection;
 use super::connections::{AcpConnections, HttpConnection};
+use super::mailbox::{Forgotten, MessageStream};
 use super::messages::answer;
 use super::{dispatch, web_socket};
 use crate::acp_protocol;
@@ -28,6 +30,7 @@ use crate::state::Gateway;
 
 const CONNECTION_HEADER: &str = "acp-connection-id";
 const SESSION_HEADER: &str = "acp-session-id";
+const LAST_EVENT_ID: &str = "last-event-id";
 /// Interval of keep-alive comments on a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -75,12 +78,14 @@ impl AgentQuery {
 #[utoipa::path(get, path = "/acp", tag = "sessions", operation_id = "acp_stream", security(("token" = [])),
     params(("agent" = Option<String>, Query, description = "The agent of new sessions; without it, the default agent."),
         ("Acp-Connection-Id" = Option<String>, Header, description = "The connection."),
-        ("Acp-Session-Id" = Option<String>, Header, description = "Only messages of this session.")), responses(
+        ("Acp-Session-Id" = Option<String>, Header, description = "Only messages of this session."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message received of such a stream. What was sent after it is sent again.")), responses(
     (status = 101, description = "Switched to a WebSocket."),
     (status = 200, description = "Messages of the agent.", content((String = "text/event-stream"))),
     (status = 400, description = "No upgrade and no connection, or an unknown agent.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
-    (status = 404, description = "No such connection of this app.", body = ErrorBody),
+    (status = 404, description = "No such connection of this app, or the messages after Last-Event-ID are not kept.", body = ErrorBody),
+    (status = 406, description = "Accept does not have text/event-stream.", body = ErrorBody),
     (status = 429, description = "The app has too many connections; see Retry-After.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
@@ -92,10 +97,20 @@ pub(crate) async fn get(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (mut parts, _) = request.into_parts();
-    if let Some(id) = header(&parts.headers, CONNECTION_HEADER) {
+    let headers = &parts.headers;
+    if let Some(id) = header(headers, CONNECTION_HEADER) {
+        if !takes_events(headers) {
+            return Err(ApiError::NotAcceptable("Accept: must have text/event-stream"));
+        }
         let found = connections.find(id, &app.name).ok_or_else(no_connection)?;
-        let session = header(&parts.headers, SESSION_HEADER).map(str::to_owned);
-        return Ok(stream_of(&gateway, &found, session));
+        let session = header(headers, SESSION_HEADER).map(str::to_owned);
+        let stream = found.mailbox.open(session, received(headers)?).map_err(|Forgotten| {
+            ApiError::NotFound(
+                "Last-Event-ID: the messages after it are not kept; begin a connection and load the sessions again"
+                    .to_owned(),
+            )
+        })?;
+        return Ok(stream_of(&gateway, &found, stream));
     }
     let agent = query.agent(&gateway)?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &gateway).await;
@@ -117,8 +132,10 @@ pub(crate) async fn get(
     (status = 404, description = "No such connection of this app.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
+    (status = 415, description = "Content-Type is not application/json.", body = ErrorBody),
     (status = 429, description = "The app has too many connections; see Retry-After.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
+    (status = 501, description = "The body is a batch of messages.", body = ErrorBody),
 ))]
 pub(crate) async fn post(
     State(gateway): State<Arc<Gateway>>,
@@ -128,7 +145,13 @@ pub(crate) async fn post(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, ApiError> {
+    if !is_json(&headers) {
+        return Err(ApiError::UnsupportedMedia("Content-Type: must be application/json"));
+    }
     let JsonBody(message) = JsonBody::<Value>::from_request(request, &gateway).await?;
+    if message.is_array() {
+        return Err(ApiError::NotImplemented("the body must be one message: Hob takes no batches"));
+    }
     if !message.is_object() {
         return Err(ApiError::bad_request("the body must be one JSON-RPC message"));
     }
@@ -190,20 +213,45 @@ fn no_connection() -> ApiError {
     ApiError::NotFound("no such connection".to_owned())
 }
 
-fn stream_of(gateway: &Gateway, found: &Arc<HttpConnection>, session: Option<String>) -> Response {
-    let (kept, receiver) = found.subscribe(session.as_deref());
+/// Returns whether the client takes a stream of events.
+fn takes_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|kind| is_kind(kind, "text/event-stream"))
+}
+
+/// Returns whether the headers call the body JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    header(headers, CONTENT_TYPE.as_str()).is_some_and(|kind| is_kind(kind, "application/json"))
+}
+
+/// Returns whether a media type with parameters is this one.
+fn is_kind(value: &str, kind: &str) -> bool {
+    value.split(';').next().is_some_and(|value| value.trim().eq_ignore_ascii_case(kind))
+}
+
+/// Returns the number of the last message that the client has received of a stream which it opens again.
+fn received(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|value| value.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        ApiError::bad_request("Last-Event-ID: must be the id of an event of this stream")
+    })
+}
+
+fn stream_of(gateway: &Gateway, found: &Arc<HttpConnection>, stream: MessageStream) -> Response {
     let (found, stopping) = (found.clone(), gateway.runtime.stopping.clone());
-    let live = stream::unfold((found, receiver, stopping), |state| async move {
-        let (found, mut receiver, stopping) = state;
+    let events = stream::unfold((found, stream, stopping), |state| async move {
+        let (found, mut stream, stopping) = state;
         let message = tokio::select! {
-            message = receiver.recv() => message,
+            message = stream.next() => message,
             () = found.connection.ended().cancelled() => None,
             () = stopping.cancelled() => None,
         };
-        message.map(|message| (message, (found, receiver, stopping)))
+        message.map(|message| (message, (found, stream, stopping)))
     });
-    let events = stream::iter(kept).chain(live).map(|message| {
-        Ok::<Event, Infallible>(Event::default().event("message").data(message.text))
+    let events = events.map(|(number, text)| {
+        let event = Event::default().event("message").id(number.to_string()).data(text);
+        Ok::<Event, Infallible>(event)
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }

@@ -263,9 +263,12 @@ impl From<ApiError> for Problem {
             ApiError::Internal(inside) => Problem::internal(&inside),
             ApiError::Gone => Problem::invalid("the session has ended"),
             ApiError::Conflict(message) => Problem::invalid(message),
-            // These occur only in sessions, runs and the console.
+            // These occur only in sessions, runs, the console and `/acp`.
             other @ (ApiError::BadHost
             | ApiError::BadOrigin
+            | ApiError::NotAcceptable(_)
+            | ApiError::UnsupportedMedia(_)
+            | ApiError::NotImplemented(_)
             | ApiError::NoRoom { .. }
             | ApiError::Turn { .. }
             | ApiError::Run(..)) => Problem::internal(&format!("{other:?}")),
