@@ -96,6 +96,19 @@ fn confirmation_reaches_the_agent(backend: Backend) {
         assert_eq!(asked["evaluated_permission"], "ask");
         assert_eq!(events.last().unwrap()["stop_reason"]["event_ids"], json!([asked["id"]]));
         assert_eq!(anthropic.get(&format!("/v1/sessions/{id}"))["status"], "idle");
+        // OpenAI's API has no shape for the request: the session runs there, and nothing is required.
+        let seen = api.get(&format!("/v1/agents/sessions/{id}")).json();
+        assert_eq!(
+            (&seen["status"], &seen["required_actions"]),
+            (&json!("in_progress"), &json!([]))
+        );
+        // The agent runs this tool itself.
+        let path = format!("/v1/sessions/{id}/events");
+        let result_of_it = json!({"events": [{"type": "user.tool_result",
+            "tool_use_id": asked["id"], "content": []}]});
+        let refused = anthropic.call("POST", &path, Some(&result_of_it));
+        assert_eq!(refused.status, 400, "{}", refused.text);
+        assert!(refused.text.contains("the agent runs this tool itself"), "{}", refused.text);
         let answer = json!({"type": "user.tool_confirmation", "tool_use_id": asked["id"],
             "result": result});
         anthropic.send(&id, answer.clone());
@@ -104,7 +117,6 @@ fn confirmation_reaches_the_agent(backend: Backend) {
         let confirmed = events.iter().rfind(|event| event["type"] == "user.tool_confirmation");
         assert_eq!(confirmed.unwrap()["result"], result);
         // Nothing waits for this answer any more.
-        let path = format!("/v1/sessions/{id}/events");
         let again = anthropic.call("POST", &path, Some(&json!({"events": [answer]})));
         assert_eq!(again.status, 404, "{}", again.text);
     }
@@ -127,6 +139,14 @@ fn result_of_a_callers_tool_reaches_the_agent(backend: Backend) {
             "text": "42"}], "custom_tool_use_id": called["id"]});
         anthropic.send(&id, result);
         assert_eq!(message(&anthropic.idle(&id, "end_turn")), "Got 42", "{agent}");
+        // `user.tool_result` is the result of the call with this id, too.
+        anthropic.say(&id, CALL);
+        let events = anthropic.idle(&id, "requires_action");
+        let called = events.iter().rfind(|event| event["type"] == "agent.custom_tool_use").unwrap();
+        let result = json!({"type": "user.tool_result", "tool_use_id": called["id"],
+            "content": [{"type": "text", "text": "43"}]});
+        anthropic.send(&id, result);
+        assert_eq!(message(&anthropic.idle(&id, "end_turn")), "Got 43", "{agent}");
         // The session's own API has the tool as well.
         let id = api.create(&json!({"agent": agent, "tools": [add_tool()]}));
         let turn = api.start_turn(&id, CALL);
@@ -254,6 +274,35 @@ fn unsupported_parts_of_session_apis_are_refused_by_name() {
         assert!(error["error"]["message"].as_str().unwrap().contains(word), "{body}: {error}");
     }
     assert_eq!(api.get("/sessions").json()["count"], 0, "nothing was created");
+    // Events that Hob's sessions have nothing for.
+    let id = anthropic.session("demo", &json!([]));
+    let text = json!([{"type": "text", "text": "hi"}]);
+    for (path, body, kind) in [
+        (
+            format!("/v1/sessions/{id}/events"),
+            json!({"events": [{"type": "user.message", "content": text},
+                {"type": "system.message", "content": text}]}),
+            "system.message",
+        ),
+        (
+            format!("/v1/sessions/{id}/events"),
+            json!({"events": [{"type": "user.define_outcome", "description": "d"}]}),
+            "user.define_outcome",
+        ),
+        (
+            format!("/v1/agents/sessions/{id}/events"),
+            json!({"events": [{"type": "agent.session.input.computer_use_approval_request_result",
+                "request_id": "r", "response": {}}]}),
+            "computer_use_approval_request_result",
+        ),
+    ] {
+        let answer = anthropic.call("POST", &path, Some(&body));
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text);
+        let error = answer.json();
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains("does not support") && message.contains(kind), "{error}");
+    }
+    assert_eq!(api.describe(&id)["turn_count"], 0, "no event had an effect");
 }
 
 /// The models of an agent are known once it has named them, over ACP.

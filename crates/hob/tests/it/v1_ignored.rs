@@ -146,6 +146,7 @@ fn unsupported_parts_of_the_vendors_are_named() {
         (vec![], "GET", "/v1/vaults", "vaults"),
         (vec![], "POST", "/v1/embeddings", "embeddings"),
         (vec![], "POST", "/v1/fine_tuning/jobs", "fine tuning"),
+        (vec![], "POST", "/v1/responses/compact", "compaction of responses"),
         (vec![anthropic], "GET", "/v1/skills", "skills"),
         (vec![anthropic], "GET", "/v1/sessions/x/threads", "threads"),
         (vec![anthropic], "POST", "/v1/dreams", "dreams"),
@@ -158,4 +159,15 @@ fn unsupported_parts_of_the_vendors_are_named() {
         let kind = if headers.is_empty() { "invalid_request_error" } else { "not_found_error" };
         assert_eq!(error["type"], kind, "{path}");
     }
+    let upgrade = [
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let refused = api.call("GET", "/v1/responses", &upgrade, &json!(null));
+    assert_eq!(refused.status, 404, "{}", refused.text);
+    let error = &refused.json()["error"];
+    assert!(error["message"].as_str().unwrap().contains("WebSocket"), "{error}");
+    assert_eq!(api.call("GET", "/v1/responses", &[], &json!(null)).status, 405);
 }

@@ -1,14 +1,26 @@
 //! Answers for paths and methods below `/v1` that do not exist.
 
-use axum::http::{HeaderMap, Uri};
+use axum::http::header::UPGRADE;
+use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 
 use super::dialect::{Dialect, Problem};
 use crate::error::ApiError;
 
-/// Answers 405 in the caller's dialect.
-pub(crate) async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
-    dialect(&uri, &headers).respond(Problem::from(ApiError::MethodNotAllowed))
+/// Answers 405 in the caller's dialect, or 404 for a part of the vendors' APIs that has the path of another one.
+pub(crate) async fn wrong_method(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let part = match (method.as_str(), uri.path()) {
+        ("GET", "/responses") if headers.contains_key(UPGRADE) => {
+            Some("the WebSocket of responses")
+        }
+        ("POST", "/responses/compact") => Some("compaction of responses"),
+        _ => None,
+    };
+    let error = match part {
+        Some(part) => ApiError::NotFound(format!("hob does not support {part}")),
+        None => ApiError::MethodNotAllowed,
+    };
+    dialect(&uri, &headers).respond(Problem::from(error))
 }
 
 /// Answers 404 in the caller's dialect. Parts of the vendors' APIs that Hob does not serve are named.

@@ -203,16 +203,24 @@ impl Sender<'_> {
                     waiting.ok_or_else(|| nothing_waits(&place, "tool_use_id"))?;
                 Ok(Sent::Confirmation { event: event.clone(), call, request, deny_message })
             }
-            Some("user.custom_tool_result") => {
-                let seq = seq("custom_tool_use_id");
+            Some(kind @ ("user.custom_tool_result" | "user.tool_result")) => {
+                let is_custom = kind == "user.custom_tool_result";
+                let field = if is_custom { "custom_tool_use_id" } else { "tool_use_id" };
+                let seq = seq(field);
+                let is_own = |step: &Step| matches!(&step.kind, StepKind::ToolUsed { call, .. } if Some(call.first) == seq);
+                if self.steps.iter().any(is_own) {
+                    let text = format!(
+                        ".{field}: the agent runs this tool itself; only calls of custom tools take results"
+                    );
+                    return Err(wrong(text));
+                }
                 let waiting = self.steps.iter().find_map(|step| match &step.kind {
                     StepKind::ClientToolUsed { first, call, .. } if Some(*first) == seq => {
                         Some((*first, call.clone()))
                     }
                     _ => None,
                 });
-                let (first, call) =
-                    waiting.ok_or_else(|| nothing_waits(&place, "custom_tool_use_id"))?;
+                let (first, call) = waiting.ok_or_else(|| nothing_waits(&place, field))?;
                 let content = match &event["content"] {
                     Value::Null => json!(""),
                     Value::Array(_) | Value::String(_) => event["content"].clone(),
