@@ -76,6 +76,8 @@ async def recall(session, cue, **more):
 async def exercise(session, tag):
     """Every tool, from an empty memory; returns the record that is left, which is superseded."""
     begun = await session.initialize()
+    # The versions that begin with a handshake end with this one.
+    assert begun.protocol_version == "2025-11-25", begun
     assert begun.server_info.name == "hob", begun
     assert begun.instructions, begun
     tools = (await session.list_tools()).tools

@@ -363,7 +363,8 @@ impl Drop for Terminal {
     }
 }
 
-fn sdk_client(interpreter: PathBuf, client: &str) {
+/// Runs a client of an official SDK, and returns what it says.
+fn sdk_client(interpreter: PathBuf, client: &str) -> Value {
     let mut setup = Setup::new();
     let token = setup.home.app("client");
     let url = format!("{}/mcp", setup.serve().url());
@@ -378,11 +379,14 @@ fn sdk_client(interpreter: PathBuf, client: &str) {
     let said = json_of(&command.arg(installed(client)).arg(told.to_string()).output().unwrap());
     assert_eq!((&said["ok"], &said["tools"]), (&json!(true), &json!(6)), "{said}");
     setup.assert_no_client_left();
+    said
 }
 
 #[test]
 fn python_mcp_sdk_calls_every_tool() {
-    sdk_client(installed(".venv/bin/python"), "mcp_client.py");
+    let said = sdk_client(installed(".venv/bin/python"), "mcp_client.py");
+    // The client itself asserts the version of the handshake. This is what both sides choose without one.
+    assert_eq!(said["protocol"], "2026-07-28", "{said}");
 }
 
 #[test]

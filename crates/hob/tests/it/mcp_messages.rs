@@ -38,6 +38,62 @@ fn refused_requests_carry_their_id_and_are_answered_once() {
     assert_eq!(bridge.finish(), [""; 0], "there is no second answer");
 }
 
+/// The versions of the protocol that begin with a handshake, on a live server.
+#[test]
+fn bridge_negotiates_every_version_with_a_handshake() {
+    let home = TestHome::new();
+    let _server = home.serve();
+    let latest = "2025-11-25";
+    for (asked, negotiated) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        (latest, latest),
+        ("2031-01-01", latest),
+    ] {
+        let mut bridge = Bridge::silent(home.command(&["mcp"]));
+        assert_eq!(bridge.initialize(asked), negotiated);
+        let listed = bridge.request("tools/list", json!({}))["result"].clone();
+        assert_eq!(listed["tools"].as_array().unwrap().len(), 6, "{asked}: {listed}");
+        assert!(listed.get("resultType").is_none(), "a field of the later version: {listed}");
+    }
+}
+
+/// The version without a handshake, on a live server and after its restart.
+#[test]
+fn bridge_answers_the_stateless_version() {
+    let home = TestHome::new();
+    let server = home.serve();
+    // The leak check of servers finds processes by this variable.
+    let mut command = home.command(&["mcp"]);
+    command.env("HOME", "/");
+    let mut bridge = Bridge::silent(command);
+    let with_meta = |mut params: Value| {
+        params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        params
+    };
+    let ask = |bridge: &mut Bridge, method: &str, params: Value| {
+        let result = bridge.request(method, with_meta(params))["result"].clone();
+        assert_eq!(result["resultType"], "complete", "{method}: {result}");
+        result
+    };
+    let found = ask(&mut bridge, "server/discover", json!({}));
+    let versions = found["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")), "{found}");
+    let listed = ask(&mut bridge, "tools/list", json!({}));
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 6, "{listed}");
+    assert!(listed["ttlMs"].is_number() && listed["cacheScope"].is_string(), "{listed}");
+    let note = json!({"name": "memory_capture", "arguments": {"text": "a heron on the pier"}});
+    assert_eq!(ask(&mut bridge, "tools/call", note)["structuredContent"]["duplicate"], false);
+    server.kill();
+    let _server = home.serve();
+    let recall = json!({"name": "memory_recall", "arguments": {"cue": "heron"}});
+    let hits = ask(&mut bridge, "tools/call", recall)["structuredContent"]["hits"].clone();
+    assert_eq!(hits[0]["text"], "a heron on the pier", "{hits}");
+}
+
 /// The server drops such a line, so the agent waited forever.
 #[test]
 fn requests_over_16_mib_are_refused() {

@@ -144,7 +144,15 @@ impl Bridge {
         Bridge::start(command)
     }
 
-    pub fn start(mut command: Command) -> Bridge {
+    /// Starts a bridge and begins with the handshake of an earlier version of the protocol.
+    pub fn start(command: Command) -> Bridge {
+        let mut bridge = Bridge::silent(command);
+        assert_eq!(bridge.initialize("2025-03-26"), "2025-03-26");
+        bridge
+    }
+
+    /// Starts a bridge without a handshake.
+    pub fn silent(mut command: Command) -> Bridge {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("hob mcp starts");
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -153,15 +161,19 @@ impl Bridge {
             let mut read = stdout.lines().map_while(Result::ok);
             read.all(|line| said.send(line).is_ok());
         });
-        let mut bridge = Bridge { stdin: child.stdin.take(), lines, child, last: 0 };
-        let answer = bridge.request(
+        Bridge { stdin: child.stdin.take(), lines, child, last: 0 }
+    }
+
+    /// Does the handshake of an earlier version of the protocol, and returns the version that was negotiated.
+    pub fn initialize(&mut self, version: &str) -> String {
+        let answer = self.request(
             "initialize",
-            json!({"protocolVersion": "2025-03-26", "capabilities": {},
+            json!({"protocolVersion": version, "capabilities": {},
                 "clientInfo": {"name": "subagent-reuse-test", "version": "0.0"}}),
         );
         assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
-        bridge.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        bridge
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        answer["result"]["protocolVersion"].as_str().expect("a version").to_owned()
     }
 
     pub fn pid(&self) -> i32 {
