@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::*;
 use crate::backend::{Backend, backend_tests};
+use crate::v1_anthropic::{Anthropic, all_tools};
 
 backend_tests!([file, cluster]: [
     app_sessions_limits_open_sessions,
@@ -13,6 +14,7 @@ backend_tests!([file, cluster]: [
     session_tokens_limits_a_session,
     idempotency_key_does_not_bypass_a_budget,
     app_tokens_per_day_limits_an_app,
+    limits_hold_in_the_vendors_session_apis,
 ]);
 
 fn limits(line: &str) -> String {
@@ -111,4 +113,48 @@ fn app_tokens_per_day_limits_an_app(backend: Backend) {
     let path = format!("/sessions/{theirs}/turn");
     assert_eq!(api.call_as(&other, "POST", &path, &[], &json!({"prompt": "hi"})).status, 200);
     assert_eq!(api.call_as(&other, "GET", "/sessions", &[], &Value::Null).json()["count"], 1);
+}
+
+/// A session counts once, whichever API creates it, and so do its turns.
+fn limits_hold_in_the_vendors_session_apis(backend: Backend) {
+    let api = backend.api(&limits("app_sessions = 2\napp_turns_per_minute = 2"));
+    let anthropic = Anthropic(&api);
+    let one = anthropic.session("acp", &all_tools("always_allow"));
+    let hello = json!({"type": "user.message", "content": [{"type": "text", "text": "hi"}]});
+    anthropic.send(&one, hello.clone());
+    let opened = json!({"agent": {"model": "acp"}, "environment": {"type": "none"}});
+    let two = api.post("/v1/agents/sessions", &opened);
+    assert_eq!(two.status, 200, "{}", two.text);
+    let two = two.json()["id"].as_str().unwrap().to_owned();
+    let input = json!([{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]);
+    let message = json!({"events": [{"type": "agent.session.input.message", "input": input}]});
+    let of_openai = format!("/v1/agents/sessions/{two}/events");
+    assert_eq!(api.post(&of_openai, &message).status, 204);
+    // The third session and the third turn are refused in each vendor's words.
+    let of_anthropic = format!("/v1/sessions/{one}/events");
+    let session = anthropic.get(&format!("/v1/sessions/{one}"));
+    let third =
+        json!({"agent": session["agent"]["id"], "environment_id": session["environment_id"]});
+    for (path, body, word) in [
+        ("/v1/sessions", third, "sessions"),
+        (of_anthropic.as_str(), json!({"events": [hello]}), "turns"),
+    ] {
+        let refused = anthropic.call("POST", path, Some(&body));
+        assert_eq!(refused.status, 429, "{path}: {}", refused.text);
+        let error = refused.json()["error"].clone();
+        assert_eq!(error["type"], "rate_limit_error", "{path}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(word), "{path}: {error}");
+        assert!(retry_after(&refused) >= 1);
+    }
+    for (path, body, word) in
+        [("/v1/agents/sessions", opened, "sessions"), (of_openai.as_str(), message, "turns")]
+    {
+        let refused = api.post(path, &body);
+        assert_eq!(refused.status, 429, "{path}: {}", refused.text);
+        let error = refused.json()["error"].clone();
+        assert_eq!(error["code"], "rate_limit_exceeded", "{path}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(word), "{path}: {error}");
+        assert!(retry_after(&refused) >= 1);
+    }
+    assert_eq!(api.get("/sessions").json()["count"], 2);
 }
