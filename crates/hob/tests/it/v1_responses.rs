@@ -81,6 +81,56 @@ fn thinking_is_a_reasoning_item() {
     }
 }
 
+/// What the agent thinks between two texts is a reasoning item between two messages. All texts together read as one, and the
+/// conversation goes on in its process: from the items, from the stored response, and from the texts as one message.
+#[test]
+fn thinking_between_texts_is_a_reasoning_item_between_messages() {
+    let prompt =
+        "[[think hm]] [[say A.]] [[tool Bash {\"command\":\"true\"}]] [[think well]] [[say B.]]";
+    let kinds = |response: &Value| -> Vec<String> {
+        let items = response["output"].as_array().unwrap().iter();
+        items.map(|item| item["type"].as_str().unwrap().to_owned()).collect()
+    };
+    let order = ["reasoning", "message", "reasoning", "message"];
+    for name in DRIVERS {
+        let api = api(&driver(name));
+        let mut items = Vec::new();
+        let (first, _) = respond(&api, &mut items, user(prompt), &json!({}));
+        assert_eq!(kinds(&first), order, "{name}");
+        assert_eq!(first["output"][2]["summary"][0]["text"], "well", "{name}");
+        assert_eq!(text(&first), "A.\n\nB.", "{name}");
+        let (_, found) = respond(&api, &mut items, user("two"), &json!({}));
+        assert_eq!(found, "warm", "{name}: from the items");
+
+        let body = json!({"model": "claude", "input": prompt, "stream": true});
+        let streamed = api.post("/v1/responses", &body).text;
+        let data = streamed.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        let last = &events.last().unwrap()["response"];
+        assert_eq!(last["status"], "completed", "{name}");
+        assert_eq!(kinds(last), order, "{name}");
+        assert_eq!(text(last), "A.\n\nB.", "{name}");
+        let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+        let deltas: String = deltas.map(|event| event["delta"].as_str().unwrap()).collect();
+        assert_eq!(deltas, "A.\n\nB.", "{name}");
+        for (index, item) in last["output"].as_array().unwrap().iter().enumerate() {
+            let done = events.iter().filter(|event| {
+                event["type"] == "response.output_item.done" && event["output_index"] == index
+            });
+            assert_eq!(done.map(|event| &event["item"]).collect::<Vec<_>>(), [item], "{name}");
+        }
+        let next = json!({"model": "claude", "input": "two", "previous_response_id": last["id"]});
+        let answer = api.post("/v1/responses", &next);
+        assert_eq!((answer.status, origin(&answer)), (200, "warm"), "{name}: {}", answer.text);
+
+        let joined =
+            json!([user(prompt), {"role": "assistant", "content": "A.\n\nB."}, user("two")]);
+        api.post("/v1/responses", &json!({"model": "claude", "input": prompt}));
+        let answer = api.post("/v1/responses", &json!({"model": "claude", "input": joined}));
+        assert_eq!((answer.status, origin(&answer)), (200, "warm"), "{name}: {}", answer.text);
+    }
+}
+
 #[test]
 fn conversation_of_responses_stays_in_one_process() {
     for name in DRIVERS {

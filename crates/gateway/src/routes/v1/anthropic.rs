@@ -179,9 +179,10 @@ impl MessagesBody {
 
 /// Renders a complete reply.
 pub(super) fn message(whole: Whole, named: String) -> Value {
-    let texts = whole.texts.iter().map(|text| json!({"type": "text", "text": text}));
+    let texts = whole.texts().into_iter().map(|text| json!({"type": "text", "text": text}));
+    let texts: Vec<Value> = texts.collect();
     let calls = whole.calls.into_iter().map(tool_use);
-    let content: Vec<Value> = texts.chain(calls).collect();
+    let content: Vec<Value> = texts.into_iter().chain(calls).collect();
     json!({"id": message_id(), "type": "message", "role": "assistant",
         "model": whole.model.unwrap_or(named), "content": content,
         "stop_reason": stop_reason(&whole.result), "stop_sequence": null,

@@ -137,10 +137,11 @@ async fn answer(
         }
         false => {
             let whole = reply.whole().await?;
-            let mut message = json!({"role": "assistant", "content": whole.texts.join("\n\n"),
+            let texts = whole.texts();
+            let mut message = json!({"role": "assistant", "content": texts.join("\n\n"),
                 "refusal": null});
             if !whole.calls.is_empty() {
-                if whole.texts.is_empty() {
+                if texts.is_empty() {
                     message["content"] = Value::Null;
                 }
                 message["tool_calls"] = whole.calls.iter().map(tool_call).collect();

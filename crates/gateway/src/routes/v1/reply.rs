@@ -77,12 +77,29 @@ impl AdmittedReply {
 
 /// A complete reply.
 pub(super) struct Whole {
-    /// What the agent thought before its first text.
-    pub thoughts: Vec<String>,
-    pub texts: Vec<String>,
+    /// What the agent thought and wrote, in order.
+    pub said: Vec<Said>,
     pub calls: Vec<ClientCall>,
     pub model: Option<String>,
     pub result: TurnResult,
+}
+
+/// A block of a complete reply.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    Thought(String),
+    Text(String),
+}
+
+impl Whole {
+    /// Returns the texts in order, without what the agent thought.
+    pub fn texts(&self) -> Vec<&str> {
+        let texts = self.said.iter().filter_map(|block| match block {
+            Said::Text(text) => Some(text.as_str()),
+            Said::Thought(_) => None,
+        });
+        texts.collect()
+    }
 }
 
 impl Reply {
@@ -173,19 +190,22 @@ impl Reply {
     /// Waits for the complete reply.
     pub async fn whole(mut self) -> Result<Whole, BackendError> {
         self.in_pieces = false;
-        let (mut thoughts, mut texts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut said, mut calls) = (Vec::new(), Vec::new());
         while let Some(part) = self.next().await {
             match part? {
-                Part::Begin => texts.push(String::new()),
-                Part::Text(piece) => texts.last_mut().into_iter().for_each(|t| t.push_str(&piece)),
+                Part::Begin => said.push(Said::Text(String::new())),
+                Part::Text(piece) => {
+                    if let Some(Said::Text(text)) = said.last_mut() {
+                        text.push_str(&piece);
+                    }
+                }
                 Part::End => {}
-                Part::Thought(thought) if texts.is_empty() => thoughts.push(thought),
-                Part::Thought(_) => {}
+                Part::Thought(thought) => said.push(Said::Thought(thought)),
                 Part::Call(call) => calls.push(call),
                 // Without pieces, calls come whole.
                 Part::CallBegin { .. } | Part::CallPiece(_) | Part::CallEnd => {}
                 Part::Over(result) => {
-                    return Ok(Whole { thoughts, texts, calls, model: self.model, result });
+                    return Ok(Whole { said, calls, model: self.model, result });
                 }
             }
         }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::content::{data_url, with_title};
 use super::super::dialect::Problem;
+use super::object::TEXT_SEPARATOR;
 use crate::error::ApiError;
 
 /// A conversation as the client sends it: messages, and the texts of system and developer messages.
@@ -118,8 +119,20 @@ fn add(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
 }
 
 fn message(item: &Value, place: &str, input: &mut Input) -> Result<(), Problem> {
-    let content = blocks(&item["content"], &format!("{place}.content"))?;
+    let mut content = blocks(&item["content"], &format!("{place}.content"))?;
     match item["role"].as_str() {
+        // Messages of one answer are joined again, so the separator between their texts is left out.
+        Some("assistant")
+            if input.messages.last().is_some_and(|last| last["role"] == "assistant") =>
+        {
+            let first = content.first_mut().map(|block| &mut block["text"]);
+            if let Some(Value::String(text)) = first
+                && let Some(rest) = text.strip_prefix(TEXT_SEPARATOR)
+            {
+                *text = rest.to_owned();
+            }
+            input.messages.push(json!({"role": "assistant", "content": content}));
+        }
         Some(role @ ("user" | "assistant")) => {
             input.messages.push(json!({"role": role, "content": content}));
         }
@@ -193,6 +206,25 @@ mod tests {
         assert_eq!(messages[3]["content"][0]["tool_use_id"], "c");
         let text = items(Some(&json!("hi"))).unwrap();
         assert_eq!(super::messages(&text).unwrap().messages[0]["content"][0]["text"], "hi");
+    }
+
+    #[test]
+    fn separator_between_messages_of_an_answer_is_left_out() {
+        let message = |role: &str, text: &str| {
+            let content = json!([{"type": "output_text", "text": text}]);
+            json!({"type": "message", "role": role, "content": content})
+        };
+        let thought = json!({"type": "reasoning", "summary": []});
+        let all = [
+            message("user", "go"),
+            message("assistant", "\n\nA."),
+            thought,
+            message("assistant", "\n\n\n\nB."),
+            message("user", "\n\nand"),
+        ];
+        let messages = messages(&all).unwrap().messages;
+        let texts: Vec<&Value> = messages.iter().map(|m| &m["content"][0]["text"]).collect();
+        assert_eq!(texts, ["go", "\n\nA.", "\n\nB.", "\n\nand"]);
     }
 
     #[test]

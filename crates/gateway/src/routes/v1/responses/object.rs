@@ -6,9 +6,12 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::super::dialect::Problem;
-use super::super::reply::Whole;
+use super::super::reply::{Said, Whole};
 
 type DefaultValue = fn() -> Value;
+
+/// What is between two texts of an answer.
+pub(super) const TEXT_SEPARATOR: &str = "\n\n";
 
 /// Fields of the request that the response repeats, each with its value where the request has none.
 const REPEATED: [(&str, DefaultValue); 13] = [
@@ -83,18 +86,37 @@ impl ResponseObject {
 
     /// Ends the response with a whole answer.
     pub fn complete_with(&mut self, answer: Whole) {
-        let Whole { thoughts, texts, calls, model, result } = answer;
+        let Whole { said, calls, model, result } = answer;
         if let Some(model) = model {
             self.set("model", json!(model));
         }
         let mut output = Vec::new();
-        for thought in &thoughts {
-            output.push(reasoning(&self.item_id("rs", output.len()), thought, "completed"));
+        let mut open: Option<String> = None;
+        for block in said {
+            match block {
+                Said::Text(text) => {
+                    let before = open.map_or_else(
+                        || text_joint(&output).to_owned(),
+                        |before| before + TEXT_SEPARATOR,
+                    );
+                    open = Some(before + &text);
+                }
+                Said::Thought(thought) => {
+                    if let Some(text) = open.take() {
+                        let id = self.item_id("msg", output.len());
+                        output.push(message(&id, &text, "completed"));
+                    }
+                    output.push(reasoning(
+                        &self.item_id("rs", output.len()),
+                        &thought,
+                        "completed",
+                    ));
+                }
+            }
         }
-        if !texts.is_empty() {
-            let status = status_of(&result);
+        if let Some(text) = open {
             let id = self.item_id("msg", output.len());
-            output.push(message(&id, &texts.join("\n\n"), status));
+            output.push(message(&id, &text, status_of(&result)));
         }
         for call in &calls {
             let (id, arguments) = (self.item_id("fc", output.len()), call.input.to_string());
@@ -137,6 +159,15 @@ fn is_alike(value: &Value, default: &Value) -> bool {
         // `tool_choice` is a word or an object.
         Value::String(_) => value.is_string() || value.is_object(),
     }
+}
+
+/// Returns what a new message begins with. Clients put the texts of all messages together as they are, so a message that
+/// follows another one and a block of thinking begins with the separator between two texts.
+pub(super) fn text_joint(output: &[Value]) -> &'static str {
+    let is_of_type = |item: &Value, kind: &str| item["type"] == kind;
+    let is_after_thinking = output.last().is_some_and(|item| is_of_type(item, "reasoning"));
+    let has_message = output.iter().any(|item| is_of_type(item, "message"));
+    if is_after_thinking && has_message { TEXT_SEPARATOR } else { "" }
 }
 
 /// A message of the agent.

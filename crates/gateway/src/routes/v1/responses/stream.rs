@@ -12,7 +12,8 @@ use super::super::parts::Part;
 use super::super::reply::{KEEP_ALIVE, Reply, Wording, in_words, next_words};
 use super::keeper::Keeper;
 use super::object::{
-    ResponseObject, function_call, message, reasoning, status_of, summary_part, text_part,
+    ResponseObject, TEXT_SEPARATOR, function_call, message, reasoning, status_of, summary_part,
+    text_joint, text_part,
 };
 use crate::event_log::EventLog;
 
@@ -276,13 +277,22 @@ impl ResponseEvents {
 impl Wording for ResponseEvents {
     fn part(&mut self, part: Part, events: &mut VecDeque<Event>) {
         match part {
-            // All texts of an answer are one message.
-            Part::Begin if self.open.is_some() => self.text("\n\n".to_owned(), events),
-            Part::Begin | Part::End => {}
+            // Texts are one message until the agent thinks again.
+            Part::Begin => {
+                let joint = match &self.open {
+                    Some(_) => TEXT_SEPARATOR,
+                    None => text_joint(&self.output),
+                };
+                if !joint.is_empty() {
+                    self.text(joint.to_owned(), events);
+                }
+            }
+            Part::End => {}
             Part::Text(text) => self.text(text, events),
-            // All texts of an answer are one message, so what the agent thinks in between is left out.
-            Part::Thought(thought) if self.open.is_none() => self.thought(&thought, events),
-            Part::Thought(_) => {}
+            Part::Thought(thought) => {
+                self.close("completed", events);
+                self.thought(&thought, events);
+            }
             Part::CallBegin { id, name } => self.begin_call(id, name, events),
             Part::CallPiece(json) => self.call_piece(&json, events),
             Part::CallEnd => self.end_call(events),
