@@ -23,7 +23,6 @@ mod git_settings;
 pub mod json_lines;
 mod live_limit;
 pub mod mcp_servers;
-mod offered_models;
 mod owner_copy;
 mod runtime;
 mod sandbox;
@@ -31,6 +30,5 @@ pub mod sandbox_denials;
 mod work_folders;
 
 pub use live_limit::{IdleAgents, LiveLimit, LivePermit};
-pub use offered_models::OfferedModels;
 pub use runtime::Runtime;
 pub use sandbox::{AGENT_HOME_VARIABLE, SandboxConfig, SandboxLayers};

@@ -12,7 +12,6 @@ use crate::app_permits::{AppPermits, ReadingPermits};
 use crate::client_tools::ToolServers;
 use crate::json_lines::MAX_LONG_LINES;
 use crate::live_limit::LiveLimit;
-use crate::offered_models::OfferedModels;
 use crate::sandbox::SandboxConfig;
 
 /// How many requests for files of an app's agents run at a time.
@@ -43,8 +42,6 @@ pub struct Runtime {
     pub trash: Trash,
     /// The servers by which agents call the tools of clients.
     pub tool_servers: ToolServers,
-    /// The models that agents have offered.
-    pub offered_models: OfferedModels,
 }
 
 impl Runtime {
@@ -69,7 +66,6 @@ impl Runtime {
             sandbox,
             trash,
             tool_servers: ToolServers::default(),
-            offered_models: OfferedModels::default(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Documents that an app keeps at Hob: what the vendors' APIs store next to sessions.
+//! Documents of an app: what the vendors' APIs and Hob itself store next to sessions.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -25,6 +25,8 @@ pub enum DocumentKind {
     MemoryStore,
     /// A memory of such a store, with its versions.
     Memory,
+    /// The models that an agent has offered. Its id ends with the agent's name.
+    AgentModels,
 }
 
 impl DocumentKind {
@@ -49,6 +51,7 @@ impl DocumentKind {
             DocumentKind::MessageBatch => "message_batch",
             DocumentKind::MemoryStore => "memory_store",
             DocumentKind::Memory => "memory",
+            DocumentKind::AgentModels => "agent_models",
         }
     }
 }

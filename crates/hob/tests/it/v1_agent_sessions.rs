@@ -12,6 +12,7 @@ backend_tests!([file, cluster]: [
     confirmation_reaches_the_agent,
     result_of_a_callers_tool_reaches_the_agent,
     vendor_sessions_go_on_after_a_kill,
+    models_that_an_agent_offers_are_listed,
 ]);
 
 fn session_is_one_session_in_all_apis(backend: Backend) {
@@ -305,25 +306,25 @@ fn unsupported_parts_of_session_apis_are_refused_by_name() {
     assert_eq!(api.describe(&id)["turn_count"], 0, "no event had an effect");
 }
 
-/// The models of an agent are known once it has named them, over ACP.
-#[test]
-fn models_that_an_agent_offers_are_listed() {
-    let api = api(&TestHome::scripted_agent("moded", "acp", &["acp", "--settings"]));
-    let listed = |token: &str| -> Vec<String> {
+/// The models of an agent are known once it has named them, over ACP, and stay known after a restart.
+fn models_that_an_agent_offers_are_listed(backend: Backend) {
+    let api = backend.api(&TestHome::scripted_agent("moded", "acp", &["acp", "--settings"]));
+    let of_agent = |api: &Api, token: &str| -> Vec<String> {
         let page = api.with_token(token).get("/v1/models").json();
         let ids = page["data"].as_array().unwrap().iter();
-        ids.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+        let ids = ids.map(|model| model["id"].as_str().unwrap().to_owned());
+        ids.filter(|name| name.starts_with("moded")).collect()
     };
-    let of_agent = |token: &str| -> Vec<String> {
-        listed(token).into_iter().filter(|name| name.starts_with("moded")).collect()
-    };
-    assert_eq!(of_agent(&api.token), ["moded"], "it has not run");
+    assert_eq!(of_agent(&api, &api.token), ["moded"], "it has not run");
     let id = api.create(&json!({"agent": "moded"}));
     api.ask(&id, "[[say hi]]");
-    assert_eq!(of_agent(&api.token), ["moded", "moded/small", "moded/large"]);
+    assert_eq!(of_agent(&api, &api.token), ["moded", "moded/small", "moded/large"]);
     assert_eq!(api.get("/v1/models/moded%2Flarge").json()["id"], "moded/large");
     let other = api.home.app("other");
-    assert_eq!(of_agent(&other), ["moded"], "another app has not asked it");
+    assert_eq!(of_agent(&api, &other), ["moded"], "another app has not asked it");
+    let api = api.restart_after(|server| server.kill());
+    assert_eq!(of_agent(&api, &api.token), ["moded", "moded/small", "moded/large"], "killed");
+    assert_eq!(of_agent(&api, &other), ["moded"], "another app has not asked it");
     let id = Anthropic(&api).session("moded/large", &json!([]));
     Anthropic(&api).say(&id, "[[say {model}]]");
     let events = Anthropic(&api).idle(&id, "end_turn");

@@ -12,6 +12,7 @@ use super::context::SessionContext;
 use super::events::audit_event;
 use super::handle::SessionHandle;
 use super::inbox::SettingsRequest;
+use super::offered_models;
 use super::session_folder::{FolderError, SessionFolder};
 use super::turn_reader::is_agent_activity;
 use hob_agents::client_tools::{ToolExchange, ToolServer};
@@ -122,9 +123,11 @@ impl AgentHost {
         self.start_or_resume().await?;
         if let Some(agent) = &self.agent {
             let (app, name) = (&self.handle.app, &self.handle.setup.agent);
+            let documents = self.context.options.documents.as_ref();
             let models = agent.settings.models();
-            let offered = &self.context.options.runtime.offered_models;
-            offered.record(app.as_str(), name.as_str(), models);
+            if let Err(error) = offered_models::record(documents, app, name, models).await {
+                tracing::warn!(%error, agent = %name, "failed to store the models of an agent");
+            }
         }
         if let Some(notice) = self.agent.as_mut().and_then(|agent| agent.notice.take()) {
             self.record(EventKind::Notice, json!({"message": notice})).await?;

@@ -21,6 +21,7 @@ mod intake;
 mod limits;
 mod local_sessions;
 mod node_link;
+mod offered_models;
 mod options;
 mod permission;
 mod placement;

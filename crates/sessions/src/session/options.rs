@@ -9,7 +9,7 @@ use hob_agents::Runtime;
 use hob_agents::client_tools::ClientTool;
 use hob_agents::mcp_servers::McpTransport;
 use hob_domain::session::{Permissions, SessionStore};
-use hob_domain::{AgentName, AgentSpec, ClusterStore, NodeId};
+use hob_domain::{AgentName, AgentSpec, ClusterStore, DocumentStore, NodeId};
 use serde_json::Value;
 
 use crate::files::UploadStore;
@@ -18,6 +18,8 @@ use crate::files::UploadStore;
 pub struct SessionsOptions {
     pub runtime: Runtime,
     pub store: Arc<dyn SessionStore>,
+    /// The part of the ledger with documents.
+    pub documents: Arc<dyn DocumentStore>,
     /// The id of this node on the ledger.
     pub node: NodeId,
     /// Set when other nodes may share the ledger.

@@ -18,6 +18,7 @@ use super::error::SessionError;
 use super::follow::{EventFeed, Follow};
 use super::intake::{TurnIntake, TurnSubmission};
 use super::local_sessions::LocalSessions;
+use super::offered_models;
 use super::options::{NewSession, SessionsOptions};
 use super::placement::{ClusterNode, Placement, SingleNode};
 use super::settings::ChangedSettings;
@@ -353,6 +354,15 @@ impl Sessions {
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, SessionError> {
         Ok(self.store().usage(first, None, app).await?)
+    }
+
+    /// Returns the models that each agent has offered to the app's sessions, by the names of the agents.
+    pub async fn offered_models(
+        &self,
+        app: &AppName,
+    ) -> Result<HashMap<String, Vec<String>>, SessionError> {
+        let documents = self.parts.context.options.documents.as_ref();
+        Ok(offered_models::offered(documents, app).await?)
     }
 
     /// Returns how many sessions wait for a permission answer, and how many turns are queued.

@@ -37,18 +37,18 @@ pub(crate) async fn list(
     query: Result<ApiQuery<PageQuery>, ApiError>,
 ) -> Response {
     let dialect = Dialect::of(&headers);
-    let page = caller.and_then(|Caller(app)| {
-        let ApiQuery(query) = query?;
-        let names = listed(&gateway, &app.name);
+    let page = async {
+        let (Caller(app), ApiQuery(query)) = (caller?, query?);
+        let names = listed(&gateway, &app.name).await?;
         let models = names.iter().map(|name| model(dialect, name)).collect();
         let page = query.page(Vec::clone(&models))?;
-        Ok(match dialect {
+        Ok::<_, ApiError>(match dialect {
             // OpenAI's list has no pages.
             Dialect::OpenAi => json!({"object": "list", "data": models}),
             Dialect::Anthropic => page,
         })
-    });
-    match page {
+    };
+    match page.await {
         Ok(page) => Json(page).into_response(),
         Err(error) => dialect.respond(error.into()),
     }
@@ -85,15 +85,15 @@ pub(crate) async fn get(
 }
 
 /// Returns Claude Code's short names, and each other installed agent with the models that it has offered to the app.
-fn listed(gateway: &Gateway, app: &AppName) -> Vec<String> {
-    let offered = &gateway.runtime.offered_models;
+async fn listed(gateway: &Gateway, app: &AppName) -> Result<Vec<String>, ApiError> {
+    let mut offered = gateway.sessions.offered_models(app).await?;
     let mut names = ALIASES.map(str::to_owned).to_vec();
     for agent in installed_agents(gateway) {
         names.push(agent.to_owned());
-        let models = offered.of(app.as_str(), agent);
+        let models = offered.remove(agent).unwrap_or_default();
         names.extend(models.into_iter().map(|model| format!("{agent}/{model}")));
     }
-    names
+    Ok(names)
 }
 
 /// Returns the agents other than Claude Code. They answer in sessions.

@@ -35,6 +35,7 @@ pub async fn sessions(
     let uploads = UploadStore::new(home.files(), max_file, max_app, runtime.trash.clone());
     let options = SessionsOptions {
         node: opened.begin_node(settings)?,
+        documents: opened.ledger.clone(),
         store: opened.ledger,
         cluster: opened.cluster,
         files: uploads.sharing(shared_files),
