@@ -171,11 +171,18 @@ pub struct SessionOutline {
     pub started: Timestamp,
     pub ended: Timestamp,
     pub turns: usize,
-    pub first_prompt: Option<String>,
-    pub last_prompt: Option<String>,
-    pub last_answer: Option<String>,
+    pub first_prompt: Option<OutlinedTurn>,
+    pub last_prompt: Option<OutlinedTurn>,
+    pub last_answer: Option<OutlinedTurn>,
     /// Whether the user's last prompt has no answer.
     pub unanswered: bool,
+}
+
+/// A turn in the outline of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutlinedTurn {
+    pub text: String,
+    pub source: TurnSource,
 }
 
 /// The size of a principal's memory.
@@ -289,10 +296,11 @@ pub enum TurnSelection {
     Numbers(Vec<i64>),
     /// A part of the timeline, in the order the turns were said.
     Window(Window),
-    /// The latest prompts of a project that have at most `max_chars` characters and are not superseded, newest first.
+    /// The latest prompts of a project that have at most `max_chars` characters and are in force, newest first. A turn
+    /// is in force unless a correction supersedes it. Corrections by agents alone leave in force what no agent wrote.
     LatestPrompts { project: String, max_chars: usize, limit: usize },
-    /// The facts of a project that are not superseded, newest first: those that agents wrote, or all others. Imported
-    /// facts are those of agents' memory files.
+    /// The facts of a project that are in force, newest first: those that agents wrote, or all others. Imported facts
+    /// are those of agents' memory files.
     Facts { project: String, of_agents: bool, limit: usize },
 }
 

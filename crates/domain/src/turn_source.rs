@@ -10,8 +10,10 @@ pub enum TurnSource {
     Transcript,
     /// A deferral file.
     Deferral,
-    /// `hob import`.
+    /// `hob import`, from a folder in which only the program that was used and its user record.
     Import,
+    /// `hob import` or `memory.follow`, from another folder, such as a repository: agents may have written there.
+    Repository,
     /// A tool of the MCP server: a note or a correction of an agent.
     Mcp,
     /// A command or the console: a note or a correction of the owner's.
@@ -30,6 +32,16 @@ impl TurnSource {
         matches!(self, TurnSource::Mcp | TurnSource::Agent)
     }
 
+    /// Returns whether an agent wrote the turn, or may have written it, whatever its role says.
+    pub fn may_be_of_agent(&self) -> bool {
+        self.is_of_agent() || *self == TurnSource::Repository
+    }
+
+    /// Returns whether the turn comes from a past transcript.
+    pub fn is_import(&self) -> bool {
+        matches!(self, TurnSource::Import | TurnSource::Repository)
+    }
+
     /// Returns the source as it is stored.
     pub fn as_str(&self) -> &str {
         match self {
@@ -37,6 +49,7 @@ impl TurnSource {
             TurnSource::Transcript => "transcript",
             TurnSource::Deferral => "deferral",
             TurnSource::Import => "import",
+            TurnSource::Repository => "repository",
             TurnSource::Mcp => "mcp",
             TurnSource::Owner => "owner",
             TurnSource::Agent => "agent",
@@ -53,6 +66,7 @@ impl From<String> for TurnSource {
             "transcript" => TurnSource::Transcript,
             "deferral" => TurnSource::Deferral,
             "import" => TurnSource::Import,
+            "repository" => TurnSource::Repository,
             "mcp" => TurnSource::Mcp,
             "owner" => TurnSource::Owner,
             "agent" => TurnSource::Agent,
@@ -77,7 +91,8 @@ mod tests {
 
     #[test]
     fn stored_sources_read_back_as_they_were() {
-        for text in ["hook", "transcript", "deferral", "import", "mcp", "session", "", "odd"] {
+        let known = ["hook", "transcript", "deferral", "import", "repository", "mcp", "session"];
+        for text in known.into_iter().chain(["", "odd"]) {
             let source = TurnSource::from(text.to_owned());
             assert_eq!(source.as_str(), text);
             assert_eq!(matches!(source, TurnSource::Other(_)), matches!(text, "" | "odd"));

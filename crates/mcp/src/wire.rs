@@ -117,7 +117,7 @@ fn origin(record: &Record, principal: &Principal) -> String {
     match (&record.source, principal, record.role) {
         (TurnSource::Mcp, Principal::App(app), _) => format!("note of {app}"),
         (TurnSource::Mcp, Principal::Owner, _) => "note".to_owned(),
-        (TurnSource::Import, ..) => "import".to_owned(),
+        (TurnSource::Import | TurnSource::Repository, ..) => "import".to_owned(),
         (TurnSource::Agent, ..) => "agent".to_owned(),
         (TurnSource::Owner, ..) => "user".to_owned(),
         (_, _, TurnRole::User) => "user".to_owned(),

@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::import_records::{Unread, batch, read_records, shows_changes};
+use super::import_records::{ClientFolders, Unread, batch, read_records, shows_changes};
 use super::{Context, Exit};
 use crate::memory;
 use crate::printer::{self, errln, outln};
@@ -300,6 +300,8 @@ async fn import_place(
 ) -> anyhow::Result<()> {
     let mut transactions = Transactions::new(engine);
     let files = place.files.clone();
+    let folders = ClientFolders::new(default_places().into_iter().map(|(_, path)| path));
+    let workspaces = paths_of(workspaces);
     for chunk in files.chunks(MARKS_PER_QUERY) {
         let marks = chunk.iter().filter_map(|path| import_mark(path)).collect();
         let imported = engine.imported(marks).await?;
@@ -320,10 +322,10 @@ async fn import_place(
                 place.totals.skipped += 1;
                 continue;
             }
-            let Some(batches) = read(path, place) else { continue };
+            let Some(batches) = read(path, place, &folders) else { continue };
             let count = batches.len();
             let owned: Vec<CaptureBatch> =
-                batches.into_iter().filter(|batch| !is_of_an_app(batch, workspaces)).collect();
+                batches.into_iter().filter(|batch| !is_of_an_app(batch, &workspaces)).collect();
             if owned.is_empty() && count > 0 {
                 place.totals.skipped += 1;
                 continue;
@@ -344,7 +346,12 @@ async fn import_place(
     Ok(())
 }
 
-fn read(path: &Path, place: &mut Place) -> Option<Vec<CaptureBatch>> {
+/// Returns a folder as it was named, and its real path.
+fn paths_of(folder: &Path) -> Vec<PathBuf> {
+    [folder.to_owned()].into_iter().chain(folder.canonicalize()).collect()
+}
+
+fn read(path: &Path, place: &mut Place, folders: &ClientFolders) -> Option<Vec<CaptureBatch>> {
     let is_named = place.is_named(path);
     let totals = &mut place.totals;
     let updates = match read_records(path) {
@@ -369,7 +376,8 @@ fn read(path: &Path, place: &mut Place) -> Option<Vec<CaptureBatch>> {
         return None;
     }
     totals.errors += updates.iter().map(|update| update.unreadable).sum::<usize>();
-    Some(updates.into_iter().map(|update| batch(path, update)).collect())
+    let source = folders.source_of(path);
+    Some(updates.into_iter().map(|update| batch(path, update, source.clone())).collect())
 }
 
 /// Groups turns into transactions. Stores each in the background while the next turns are read; one

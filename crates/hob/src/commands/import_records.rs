@@ -46,6 +46,24 @@ impl From<ForeignError> for Unread {
     }
 }
 
+/// The folders in which clients record, by their real paths. Agents in a sandbox cannot write there.
+pub struct ClientFolders(Vec<PathBuf>);
+
+impl ClientFolders {
+    pub fn new(folders: impl Iterator<Item = PathBuf>) -> ClientFolders {
+        ClientFolders(folders.filter_map(|folder| folder.canonicalize().ok()).collect())
+    }
+
+    /// Returns the source of the turns in a file. Agents may have written a file elsewhere, such as one in a repository.
+    pub fn source_of(&self, path: &Path) -> TurnSource {
+        let real = path.canonicalize().unwrap_or_default();
+        match self.0.iter().any(|folder| real.starts_with(folder)) {
+            true => TurnSource::Import,
+            false => TurnSource::Repository,
+        }
+    }
+}
+
 /// Reads the sessions of a file.
 pub fn read_records(path: &Path) -> Result<Vec<TranscriptUpdate>, Unread> {
     Ok(match RecordFile::of_named(path) {
@@ -64,7 +82,7 @@ pub fn shows_changes(path: &Path) -> bool {
 }
 
 /// Returns the turns of a session as they are imported.
-pub fn batch(path: &Path, update: TranscriptUpdate) -> CaptureBatch {
+pub fn batch(path: &Path, update: TranscriptUpdate, source: TurnSource) -> CaptureBatch {
     let folder = update.cwd.map(PathBuf::from);
     let folder = folder.or_else(|| folder_of_record(path, update.client?));
     let folder = folder.or_else(|| path.parent().map(PathBuf::from));
@@ -72,7 +90,7 @@ pub fn batch(path: &Path, update: TranscriptUpdate) -> CaptureBatch {
         session: update.session,
         place: locate_project(&folder.unwrap_or_else(|| PathBuf::from("/"))),
         client: update.client.map_or("unknown", RecordedClient::as_str).to_owned(),
-        source: TurnSource::Import,
+        source,
         turns: update.turns,
     }
 }

@@ -466,6 +466,12 @@ fn sessions_in_workspaces_of_apps_are_not_imported() {
     clients.gemini(&workspace.canonicalize().unwrap());
     let imported = json_of(&clients.home.run(&["import", "--json"]));
     assert_eq!((&imported["inserted"], &imported["skipped"]), (&json!(0), &json!(1)), "{imported}");
+    // A home that is named by a link has the same workspaces.
+    let link = clients.home.user_home().join("linked");
+    std::os::unix::fs::symlink(clients.home.hob_home(), &link).unwrap();
+    let output = clients.home.command(&["import", "--json"]).env("HOB_HOME", &link).output();
+    let imported = json_of(&output.unwrap());
+    assert_eq!((&imported["inserted"], &imported["skipped"]), (&json!(0), &json!(1)), "{imported}");
 }
 
 #[test]

@@ -60,10 +60,10 @@ pub fn find_transcripts(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns whether a session took place in the workspace of an app, all of which are below `workspaces`. It
-/// belongs to the app's memory, and an import of the owner's past leaves it out.
-pub fn is_of_an_app(batch: &CaptureBatch, workspaces: &Path) -> bool {
-    Path::new(&batch.place.worktree).starts_with(workspaces)
+/// Returns whether a session took place in the workspace of an app, all of which are below `workspaces`: a folder by each
+/// of its paths. It belongs to the app's memory, and an import of the owner's past leaves it out.
+pub fn is_of_an_app(batch: &CaptureBatch, workspaces: &[PathBuf]) -> bool {
+    workspaces.iter().any(|folder| Path::new(&batch.place.worktree).starts_with(folder))
 }
 
 /// Returns whether a file repeats the one next to it. Entire writes a compact transcript in addition to the agent's own,

@@ -105,7 +105,7 @@ pub(crate) fn rules(prompts: &[Record], analyser: &Analyser) -> Vec<RecurringRul
                 continue;
             }
             terms.retain(|term| !marks.contains(term));
-            let imported = prompt.source == TurnSource::Import;
+            let imported = prompt.source.is_import();
             let mut similar: Vec<&mut RuleGroup<'_>> =
                 groups.iter_mut().filter(|one| is_similar(&one.terms, &terms)).collect();
             if similar.iter().any(|one| one.standing && one.forbids != forbids) {
@@ -137,9 +137,10 @@ pub(crate) fn rules(prompts: &[Record], analyser: &Analyser) -> Vec<RecurringRul
     found
 }
 
-/// Returns whether the user said a prompt: not an agent by a note, nor one by a message to another.
+/// Returns whether the user said a prompt: not an agent by a note or in a file of a repository, nor one by a message to
+/// another.
 fn is_of_user(prompt: &Record) -> bool {
-    !prompt.source.is_of_agent()
+    !prompt.source.may_be_of_agent()
         && !prompt.text.trim_start().starts_with('<')
         && !hob_transcript::claude::has_spoken_element(&prompt.text)
 }
@@ -284,7 +285,9 @@ mod tests {
         let note = |source| Record { source, ..prompt(1, "a", "never force-push") };
         let rules_of = |source| rules(&[note(source)], &Analyser::default()).len();
         assert_eq!(rules_of(TurnSource::Import), 1);
-        for source in [TurnSource::Mcp, TurnSource::Agent, TurnSource::Session] {
+        let others =
+            [TurnSource::Mcp, TurnSource::Agent, TurnSource::Session, TurnSource::Repository];
+        for source in others {
             assert_eq!(rules_of(source), 0);
         }
         let many: Vec<String> =

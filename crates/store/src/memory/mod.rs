@@ -11,3 +11,4 @@ pub(crate) mod migrate;
 pub(crate) mod postgres;
 mod range;
 pub(crate) mod sqlite;
+mod standing;

@@ -56,14 +56,15 @@ pub async fn hostile_texts_are_stored_unchanged(fixture: &dyn Fixture) {
         assert_eq!(record.text, *text);
         assert_eq!((record.place.clone(), record.session.clone()), (turn.place, session.clone()));
         assert_eq!((record.cue, record.sealed), (turn.cue, turn.sealed));
-        assert_eq!((record.client, record.source), (turn.client.clone(), turn.source));
+        assert_eq!((record.client, record.source), (turn.client.clone(), turn.source.clone()));
         assert_eq!((record.role, record.ts), (turn.role, turn.ts));
         let facets = store.facets(&speaker).await.unwrap();
         assert_eq!(facets.projects[0].root, record.place.project);
         assert_eq!(facets.clients, [(turn.client, 1)]);
         let outlines =
             store.latest_sessions(&speaker, &record.place.project, None, 5).await.unwrap();
-        assert_eq!(outlines[0].last_answer.as_deref(), Some(*text));
+        let answer = outlines[0].last_answer.as_ref().unwrap();
+        assert_eq!((answer.text.as_str(), &answer.source), (*text, &turn.source));
         let other = Some(session.as_str());
         let others = store.latest_sessions(&speaker, &record.place.project, other, 5).await;
         assert!(others.unwrap().is_empty());

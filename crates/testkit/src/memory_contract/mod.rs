@@ -38,7 +38,7 @@ macro_rules! every_memory_contract {
             turns: turn_is_stored_once_with_and_without_its_id answer_and_its_record_are_one_turn
                 numbered_turns_may_come_in_any_order captures_in_any_order_store_each_turn_once
                 forgotten_turns_stay_forgotten principals_and_projects_are_isolated
-                windows_corrections_and_outlines_are_read index_counts_match_the_stored_turns
+                windows_corrections_and_outlines_are_read corrections_by_agents_leave_turns_in_force index_counts_match_the_stored_turns
                 scopes_limit_sessions_and_times other_state_is_stored_and_removed;
             vectors: embedding_goes_from_the_newest_to_the_oldest
                 candidates_come_from_vectors_of_the_same_model vectors_are_removed_with_their_turns;

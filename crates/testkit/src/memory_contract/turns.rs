@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
     Around, CandidateSet, Counts, Forget, Forgetting, Identity, ImportMark, MaintenanceEvent,
-    PageFilter, Principal, RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole, Window,
-    answer_key, record_key,
+    NewTurn, PageFilter, Principal, RecordId, Remask, Scope, Superseded, Tier, TurnKey, TurnRole,
+    TurnSource, Window, answer_key, record_key,
 };
 
 use super::{
@@ -192,7 +192,50 @@ pub async fn windows_corrections_and_outlines_are_read(fixture: &dyn Fixture) {
     let outlines = store.latest_sessions(&Principal::Owner, "/p", None, 5).await.unwrap();
     assert_eq!(outlines.len(), 1, "notes are no session");
     assert_eq!((outlines[0].turns, outlines[0].unanswered), (10, true));
-    assert_eq!(outlines[0].first_prompt.as_deref(), Some("turn 0"));
+    let first = outlines[0].first_prompt.as_ref().unwrap();
+    assert_eq!((first.text.as_str(), &first.source), ("turn 0", &TurnSource::Hook));
+}
+
+/// A fact or a prompt is in force until somebody else than an agent corrects it.
+pub async fn corrections_by_agents_leave_turns_in_force(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    let fact = |text: &str, id: &str, at: i64, source: TurnSource| {
+        let mut fact = with_id("note:/p", text, id, at);
+        (fact.tier, fact.source) = (Tier::Semantic, source);
+        fact
+    };
+    let own = fact("the vault opens at nine", "a", 1, TurnSource::Owner);
+    let note = fact("the door is blue", "b", 2, TurnSource::Mcp);
+    let prompt = with_id("s", "never force-push", "c", 3);
+    add(&*store, vec![own.clone(), note.clone(), prompt.clone()]).await;
+    let correct = async |old: &RecordId, turn: NewTurn| match store
+        .supersede(&Principal::Owner, old, turn)
+        .await
+        .unwrap()
+    {
+        Superseded::By(new) => new,
+        other => panic!("{other:?}"),
+    };
+    let by_agent = |text: &str, id: &str, at: i64| fact(text, id, at, TurnSource::Mcp);
+    let first = correct(&own.record_id(), by_agent("it opens at ten", "d", 4)).await;
+    let second = correct(&first, by_agent("it opens at noon", "e", 5)).await;
+    correct(&note.record_id(), by_agent("the door is red", "f", 6)).await;
+    correct(&prompt.record_id(), by_agent("always force-push", "g", 7)).await;
+    let texts = async || {
+        let facts = facts(&*store, &Principal::Owner, "/p").await;
+        facts.into_iter().map(|fact| fact.text).collect::<Vec<_>>()
+    };
+    let own = "the vault opens at nine";
+    assert_eq!(texts().await, [own, "always force-push", "the door is red", "it opens at noon"]);
+    let has_prompt = async |text: &str| {
+        let prompts = latest_prompts(&*store, &Principal::Owner, "/p", 20).await;
+        prompts.iter().any(|prompt| prompt.text == text)
+    };
+    assert!(has_prompt("never force-push").await);
+    // The owner corrects what the agent made of it.
+    let last = fact("it opens at eight", "h", 8, TurnSource::Owner);
+    correct(&second, last).await;
+    assert_eq!(texts().await, ["it opens at eight", "always force-push", "the door is red"]);
 }
 
 /// The counts by which turns are ranked are those of the turns that are there: whatever was stored,

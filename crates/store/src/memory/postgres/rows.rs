@@ -1,7 +1,7 @@
 //! Reading turns: records, timelines and outlines of sessions.
 
 use hob_domain::memory::{
-    Around, ProjectLocation, Record, Scope, SessionOutline, Tier, TurnRole, Window,
+    Around, OutlinedTurn, ProjectLocation, Record, Scope, SessionOutline, Tier, TurnRole, Window,
 };
 use hob_domain::{StoreError, Timestamp};
 use tokio_postgres::{Error, Row};
@@ -216,15 +216,15 @@ pub(super) async fn session_id(
 
 /// Selects the latest sessions of a project with their first and last texts.
 pub(super) const LATEST_SESSIONS: &str = "SELECT s.name, s.client, s.started, s.ended, s.turns,
-         f.seq, f.body, p.seq, p.body, a.seq, a.body, l.role
+         f.seq, f.body, f.source, p.seq, p.body, p.source, a.seq, a.body, a.source, l.role
      FROM (SELECT s.* FROM hob.memory_sessions s JOIN hob.memory_projects p ON p.id = s.project
          WHERE p.speaker = $1 AND p.root_key = $2 AND s.name_key <> $3 AND NOT s.note
          ORDER BY s.ended DESC, s.id DESC LIMIT $4) s
-     LEFT JOIN LATERAL (SELECT seq, body FROM hob.memory_turns WHERE session = s.id
+     LEFT JOIN LATERAL (SELECT seq, body, source FROM hob.memory_turns WHERE session = s.id
          AND role = 'user' ORDER BY at, seq LIMIT 1) f ON true
-     LEFT JOIN LATERAL (SELECT seq, body FROM hob.memory_turns WHERE session = s.id
+     LEFT JOIN LATERAL (SELECT seq, body, source FROM hob.memory_turns WHERE session = s.id
          AND role = 'user' ORDER BY at DESC, seq DESC LIMIT 1) p ON true
-     LEFT JOIN LATERAL (SELECT seq, body FROM hob.memory_turns WHERE session = s.id
+     LEFT JOIN LATERAL (SELECT seq, body, source FROM hob.memory_turns WHERE session = s.id
          AND role = 'assistant' ORDER BY at DESC, seq DESC LIMIT 1) a ON true
      LEFT JOIN LATERAL (SELECT role FROM hob.memory_turns WHERE session = s.id
          ORDER BY at DESC, seq DESC LIMIT 1) l ON true
@@ -235,10 +235,11 @@ pub(super) fn outline(
     speaker: &str,
     row: &Row,
 ) -> Result<SessionOutline, StoreError> {
-    let text = |at: usize| -> Result<Option<String>, StoreError> {
+    let turn = |at: usize| -> Result<Option<OutlinedTurn>, StoreError> {
         let (seq, body): (Option<i64>, Option<&[u8]>) = (row.get(at), row.get(at + 1));
         let (Some(seq), Some(body)) = (seq, body) else { return Ok(None) };
-        Ok(Some(Opened::new(cipher, speaker, seq, body)?.text))
+        let text = Opened::new(cipher, speaker, seq, body)?.text;
+        Ok(Some(OutlinedTurn { text, source: take(row.get(at + 2)).into() }))
     };
     Ok(SessionOutline {
         session: cipher.decrypt_name(Name::Session, row.get(0))?,
@@ -246,10 +247,10 @@ pub(super) fn outline(
         started: time(row.get(2)),
         ended: time(row.get(3)),
         turns: row.get::<_, i64>(4).max(0) as usize,
-        first_prompt: text(5)?,
-        last_prompt: text(7)?,
-        last_answer: text(9)?,
-        unanswered: row.get::<_, Option<&str>>(11) == Some("user"),
+        first_prompt: turn(5)?,
+        last_prompt: turn(8)?,
+        last_answer: turn(11)?,
+        unanswered: row.get::<_, Option<&str>>(14) == Some("user"),
     })
 }
 

@@ -24,6 +24,7 @@ use super::names::{CaptureOutcome, record_id};
 use super::rows::{COLUMNS, LATEST_SESSIONS, TABLES, ask, outline, records, when};
 use super::{forget, merge, remask, rows, store_turns};
 use crate::memory::hidden::HiddenTurn;
+use crate::memory::standing::{is_fact_of_agent, is_in_force};
 use crate::postgres::connections::{
     Again, Connections, Limits, MAX_MEMORY_CONNECTIONS, PlanCache, Scoped, Trouble, Values,
 };
@@ -357,9 +358,9 @@ impl MemoryStore for PostgresMemory {
             }
             TurnSelection::LatestPrompts { project, max_chars, limit } => {
                 let rest = format!(
-                    "{in_project} AND t.role = 'user' AND t.superseded_by IS NULL
-                     AND t.chars <= $4::bigint
-                     ORDER BY t.at DESC, t.seq DESC LIMIT $3"
+                    "{in_project} AND t.role = 'user' AND {} AND t.chars <= $4::bigint
+                     ORDER BY t.at DESC, t.seq DESC LIMIT $3",
+                    is_in_force("hob.memory_turns")
                 );
                 let key = self.project_key(&project);
                 let (limit, max_chars) = (limit as i64, max_chars as i64);
@@ -368,9 +369,10 @@ impl MemoryStore for PostgresMemory {
             }
             TurnSelection::Facts { project, of_agents, limit } => {
                 let rest = format!(
-                    "{in_project} AND t.tier = 'semantic' AND t.superseded_by IS NULL
-                     AND (t.source IN ('mcp', 'agent', 'import')) = $4
-                     ORDER BY t.ts DESC, t.seq DESC LIMIT $3"
+                    "{in_project} AND t.tier = 'semantic' AND {} AND {} = $4
+                     ORDER BY t.ts DESC, t.seq DESC LIMIT $3",
+                    is_in_force("hob.memory_turns"),
+                    is_fact_of_agent()
                 );
                 let key = self.project_key(&project);
                 let values: Values<'_> = &[&speaker, &key, &(limit as i64), &of_agents];

@@ -2,11 +2,13 @@
 
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    Around, NOTE_SESSION, PageFilter, ProjectLocation, Record, RecordId, Scope, SessionOutline,
-    Tier, TurnRole, TurnSelection, Window,
+    Around, NOTE_SESSION, OutlinedTurn, PageFilter, ProjectLocation, Record, RecordId, Scope,
+    SessionOutline, Tier, TurnRole, TurnSelection, Window,
 };
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
+
+use crate::memory::standing::{is_fact_of_agent, is_in_force};
 
 const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.worktree, t.role, t.tier, t.text, \
     t.sealed, t.cue, t.ts, t.client, t.source, t.superseded_by, t.supersedes";
@@ -148,9 +150,10 @@ pub(super) fn select(
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE t.project =
                      (SELECT id FROM projects WHERE speaker = ?1 AND root = ?2)
-                 AND t.role = 'user' AND t.superseded_by IS NULL
+                 AND t.role = 'user' AND {}
                  AND length(t.text) <= ?4
-                 ORDER BY t.at DESC, t.seq DESC LIMIT ?3"
+                 ORDER BY t.at DESC, t.seq DESC LIMIT ?3",
+                is_in_force("turns")
             );
             let (limit, max_chars) = (*limit as i64, *max_chars as i64);
             rows(connection, &sql, &[&speaker, project, &limit, &max_chars])
@@ -158,9 +161,10 @@ pub(super) fn select(
         TurnSelection::Facts { project, of_agents, limit } => {
             let sql = format!(
                 "SELECT {COLUMNS} FROM {TABLES} WHERE p.speaker = ?1 AND p.root = ?2
-                 AND t.tier = 'semantic' AND t.superseded_by IS NULL
-                 AND (t.source IN ('mcp', 'agent', 'import')) = ?4
-                 ORDER BY t.ts DESC, t.seq DESC LIMIT ?3"
+                 AND t.tier = 'semantic' AND {} AND {} = ?4
+                 ORDER BY t.ts DESC, t.seq DESC LIMIT ?3",
+                is_in_force("turns"),
+                is_fact_of_agent()
             );
             rows(connection, &sql, &[&speaker, project, &(*limit as i64), of_agents])
         }
@@ -248,21 +252,22 @@ pub(super) fn latest_sessions(
          WHERE p.speaker = ?1 AND p.root = ?2 AND s.name <> ?3 AND s.name NOT GLOB '{NOTE_SESSION}*'
          ORDER BY s.ended DESC, s.id DESC LIMIT ?4"
     ))?;
-    let edge = |session: i64, role: &str, order: &str| -> rusqlite::Result<Option<(String, i64)>> {
+    let edge = |session: i64, role: &str, order: &str| -> rusqlite::Result<Option<OutlinedTurn>> {
+        let turn = |row: &Row<'_>| {
+            Ok(OutlinedTurn { text: row.get(0)?, source: row.get::<_, String>(1)?.into() })
+        };
         connection
             .prepare_cached(&format!(
-                "SELECT text, seq FROM turns WHERE session = ?1 AND role = ?2
+                "SELECT text, source FROM turns WHERE session = ?1 AND role = ?2
                  ORDER BY at {order}, seq {order} LIMIT 1"
             ))?
-            .query_row(params![session, role], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row(params![session, role], turn)
             .optional()
     };
     let mut rows = statement.query(params![speaker, project, except, limit as i64])?;
     let mut outlines = Vec::new();
     while let Some(row) = rows.next()? {
         let session: i64 = row.get(0)?;
-        let last_prompt = edge(session, "user", "DESC")?;
-        let last_answer = edge(session, "assistant", "DESC")?;
         let last: Option<String> = connection
             .prepare_cached(
                 "SELECT role FROM turns WHERE session = ?1 ORDER BY at DESC, seq DESC LIMIT 1",
@@ -275,9 +280,9 @@ pub(super) fn latest_sessions(
             started: time(row.get(3)?),
             ended: time(row.get(4)?),
             turns: row.get::<_, i64>(5)? as usize,
-            first_prompt: edge(session, "user", "ASC")?.map(|(text, _)| text),
-            last_prompt: last_prompt.map(|(text, _)| text),
-            last_answer: last_answer.map(|(text, _)| text),
+            first_prompt: edge(session, "user", "ASC")?,
+            last_prompt: edge(session, "user", "DESC")?,
+            last_answer: edge(session, "assistant", "DESC")?,
             unanswered: last.as_deref() == Some("user"),
         });
     }
