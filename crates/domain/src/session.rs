@@ -203,13 +203,15 @@ pub struct TurnEnding {
     pub outbox: Option<RememberedTurn>,
 }
 
-/// A choice of sessions. All choices but the first are for the owner and for Hob itself.
+/// A choice of sessions. All choices but the first, and pages of one app, are for the owner and for Hob itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionFilter {
     /// The sessions of this app.
     App(AppName),
     /// The sessions of all apps.
     All,
+    /// A part of the sessions of one app, or of all apps.
+    Page(SessionPage),
     /// The session with this id, of any app.
     Id(SessionId),
     /// The open sessions.
@@ -222,6 +224,21 @@ pub enum SessionFilter {
     /// The sessions that have a running or queued turn, and no lease holder that has sent a heartbeat
     /// within this timeout.
     Orphaned(Duration),
+}
+
+/// The most bytes of descriptions of sessions that a store returns at once. If the first session has more, it is returned
+/// alone.
+pub const MAX_SESSION_PAGE_BYTES: usize = 512 << 10;
+
+/// A part of a list of sessions, oldest first, closed ones included. A store may return fewer sessions than there are,
+/// but at least one; see [`MAX_SESSION_PAGE_BYTES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionPage {
+    /// The app whose sessions are listed; `None` for those of all apps, which are for the owner.
+    pub app: Option<AppName>,
+    /// The session that the page begins after, by its creation and its id.
+    pub after: Option<(Timestamp, SessionId)>,
+    pub limit: usize,
 }
 
 /// A choice of sessions to delete.

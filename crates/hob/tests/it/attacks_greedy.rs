@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::*;
 use crate::attacks::{answers_until, assert_small};
-use crate::memory_setup::{capture, said, transcript};
+use crate::memory_setup::{capture, json_of, said, transcript};
 
 /// Opens a stream of a session's events that nobody reads.
 fn unread_stream(api: &Api, token: &str, id: &str) -> TcpStream {
@@ -42,6 +42,44 @@ fn descriptions_of_sessions_are_bounded() {
     }
     let meta = json!({"a": "x".repeat(60 << 10)});
     api.create(&json!({"agent": "acp", "meta": meta, "system": "x".repeat(512 << 10)}));
+}
+
+/// A list held the descriptions of all sessions in memory at once, and an app may have any number of closed ones.
+#[test]
+fn lists_of_many_sessions_do_not_fill_memory() {
+    let api = api("");
+    // It takes megabytes once it is parsed.
+    let meta = json!({"a": vec![0; 32_000]});
+    let make = || {
+        let one = |_| {
+            let id = api.create(&json!({"agent": "acp", "meta": meta}));
+            assert_eq!(api.close(&id).status, 200);
+            id
+        };
+        (0..50).map(one).collect::<Vec<String>>()
+    };
+    let mut made: Vec<String> = std::thread::scope(|scope| {
+        let made: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+        made.into_iter().flat_map(|made| made.join().unwrap()).collect()
+    });
+    made.sort();
+    let of_app = || api.get("/sessions").json();
+    let of_owner = || json_of(&api.home.run(&["sessions", "list", "--all", "--json"]));
+    let mut lists = Vec::new();
+    std::thread::scope(|scope| {
+        let asked = [scope.spawn(of_app), scope.spawn(of_owner), scope.spawn(of_app)];
+        answers_until(&api, || asked.iter().all(|asked| asked.is_finished()));
+        lists.extend(asked.map(|asked| asked.join().unwrap()));
+    });
+    for list in &lists {
+        let sessions = list["sessions"].as_array().unwrap();
+        assert!(sessions.iter().all(|session| session["meta"] == meta), "whole descriptions");
+        let mut ids: Vec<&str> =
+            sessions.iter().map(|session| session["session_id"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, made);
+    }
+    assert_eq!((&lists[0]["ok"], &lists[0]["count"]), (&json!(true), &json!(made.len())));
 }
 
 /// Messages between two turns are stored, so that an agent that sends them without end would fill the disk.

@@ -15,6 +15,7 @@ backend_tests!([file, cluster]: [
     idempotency_key_does_not_bypass_a_budget,
     app_tokens_per_day_limits_an_app,
     limits_hold_in_the_vendors_session_apis,
+    sessions_are_listed_in_pages,
 ]);
 
 fn limits(line: &str) -> String {
@@ -157,4 +158,36 @@ fn limits_hold_in_the_vendors_session_apis(backend: Backend) {
         assert!(retry_after(&refused) >= 1);
     }
     assert_eq!(api.get("/sessions").json()["count"], 2);
+}
+
+/// Without `limit` all sessions are listed; with it, `next` leads from page to page.
+fn sessions_are_listed_in_pages(backend: Backend) {
+    let api = backend.api("");
+    let ids: Vec<String> = (0..5).map(|_| api.session()).collect();
+    assert_eq!(api.close(&ids[1]).status, 200);
+    let list = |query: &str| {
+        let answer = api.get(&format!("/sessions{query}"));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let answer = answer.json();
+        let sessions = answer["sessions"].as_array().unwrap().clone();
+        assert_eq!((&answer["ok"], &answer["count"]), (&json!(true), &json!(sessions.len())));
+        let found: Vec<String> =
+            sessions.iter().map(|one| one["session_id"].as_str().unwrap().to_owned()).collect();
+        (found, answer["next"].as_str().map(str::to_owned))
+    };
+    assert_eq!(list(""), (ids.clone(), None));
+    assert_eq!(list("?limit=5"), (ids.clone(), None), "there is no further page");
+    assert_eq!(list("?limit=2"), (ids[..2].to_vec(), Some(ids[1].clone())));
+    let second = format!("?limit=2&after={}", ids[1]);
+    assert_eq!(list(&second), (ids[2..4].to_vec(), Some(ids[3].clone())));
+    assert_eq!(list(&format!("?after={}", ids[3])), (ids[4..].to_vec(), None));
+    for (query, named) in [
+        ("limit=0", "limit"),
+        ("limit=x", "limit"),
+        ("after=no-session", "after"),
+        ("size=2", "size"),
+    ] {
+        let answer = api.get(&format!("/sessions?{query}"));
+        assert_error(&answer, 400, "bad_request", named);
+    }
 }

@@ -43,7 +43,7 @@ pub use follow::{Follow, SessionNews};
 pub use intake::TurnSubmission;
 pub use options::{ClusterOptions, NewSession, SessionLimits, SessionsOptions};
 pub(crate) use permission::rejection;
-pub use sessions::{CancelOutcome, Sessions};
+pub use sessions::{CancelOutcome, MAX_LISTED_AT_ONCE, Sessions};
 pub use settings::ChangedSettings;
 pub use turn_answer::TurnMessages;
 pub(crate) use turn_reader::TurnReader;

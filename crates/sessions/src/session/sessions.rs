@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hob_domain::session::{
-    EventRange, IdempotencyKey, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, TurnRange, TurnState, UsageDay,
+    EventRange, IdempotencyKey, Session, SessionEvent, SessionFilter, SessionId, SessionPage,
+    SessionStore, SessionTurn, TurnRange, TurnState, UsageDay,
 };
 use hob_domain::{AppName, CommandOutcome, SessionCommand, SettingChange, StoreError, Timestamp};
 use hob_files::owned;
@@ -27,6 +27,9 @@ use super::turn_answer::TurnMessages;
 use super::workspace_files::SessionWorkspace;
 use crate::files::UploadStore;
 use hob_agents::driver::{AgentSettings, SettingRefusal};
+
+/// How many sessions of a list are read at once.
+pub const MAX_LISTED_AT_ONCE: usize = 500;
 
 /// All sessions of all apps. Cloning shares it.
 #[derive(Clone)]
@@ -252,14 +255,42 @@ impl Sessions {
         Ok(SessionWorkspace::of(&self.parts.context.options.workspaces, &session))
     }
 
-    pub async fn list(&self, app: &AppName) -> Result<Vec<Session>, SessionError> {
-        let _reading = self.parts.context.list_reads.of(app.as_str()).acquire().await;
-        Ok(self.store().sessions(&SessionFilter::App(app.clone())).await?)
+    /// Returns a page of a list of sessions. Each app reads one at a time.
+    pub async fn page(&self, page: SessionPage) -> Result<Vec<Session>, SessionError> {
+        let app = page.app.as_ref().map_or("", AppName::as_str);
+        let _reading = self.parts.context.list_reads.of(app).acquire().await;
+        Ok(self.store().sessions(&SessionFilter::Page(page)).await?)
     }
 
-    /// Returns the sessions of all apps. For the owner only.
-    pub async fn list_all(&self) -> Result<Vec<Session>, SessionError> {
-        Ok(self.store().sessions(&SessionFilter::All).await?)
+    /// Returns the sessions of an app that are wanted, oldest first, without their `meta`.
+    pub async fn list(
+        &self,
+        app: &AppName,
+        is_wanted: impl Fn(&Session) -> bool,
+    ) -> Result<Vec<Session>, SessionError> {
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let app = Some(app.clone());
+            let page = SessionPage { app, after: after.take(), limit: MAX_LISTED_AT_ONCE };
+            let found = self.page(page).await?;
+            let Some(last) = found.last() else { return Ok(listed) };
+            after = Some((last.created_at, last.id.clone()));
+            listed.extend(found.into_iter().filter(&is_wanted).map(|mut session| {
+                session.setup.meta = Value::Null;
+                session
+            }));
+        }
+    }
+
+    /// Returns the place of a session in lists.
+    pub async fn place_in_lists(
+        &self,
+        app: Option<&AppName>,
+        id: &SessionId,
+    ) -> Result<(Timestamp, SessionId), SessionError> {
+        let found = self.store().sessions(&SessionFilter::Id(id.clone())).await?.pop();
+        let found = found.filter(|session| app.is_none_or(|app| session.app == *app));
+        found.map(|session| (session.created_at, session.id)).ok_or(SessionError::NotFound)
     }
 
     /// Returns the open sessions of all apps. For the owner only.

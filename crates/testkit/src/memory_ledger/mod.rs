@@ -81,6 +81,7 @@ impl State {
         match filter {
             SessionFilter::App(app) => session.app == *app,
             SessionFilter::All => true,
+            SessionFilter::Page(page) => page.app.as_ref().is_none_or(|app| session.app == *app),
             SessionFilter::Id(id) => session.id == *id,
             SessionFilter::Open => is_open,
             SessionFilter::IdleSince(then) => {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES, NewEvent,
-    OpenLimits, OutboxItem, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage,
-    UsageDay,
+    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES,
+    MAX_SESSION_PAGE_BYTES, NewEvent, OpenLimits, OutboxItem, Repeat, Session, SessionEvent,
+    SessionFilter, SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange,
+    TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -87,6 +87,20 @@ impl SessionStore for MemoryLedger {
         let wanted = state.sessions.iter().filter(|kept| state.passes(kept, filter));
         let mut found: Vec<Session> = wanted.map(Kept::now).collect();
         found.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        let SessionFilter::Page(page) = filter else { return Ok(found) };
+        if let Some((at, id)) = &page.after {
+            found.retain(|session| (session.created_at, &session.id) > (whole(*at), id));
+        }
+        found.truncate(page.limit);
+        let mut bytes = 0;
+        let fits = |session: &&Session| {
+            let Session { setup, .. } = session;
+            let system = setup.system.as_ref().map_or(0, String::len);
+            bytes += setup.meta.to_string().len() + system + setup.mcp_servers.to_string().len();
+            bytes <= MAX_SESSION_PAGE_BYTES
+        };
+        let count = found.iter().take_while(fits).count().max(1);
+        found.truncate(count);
         Ok(found)
     }
 

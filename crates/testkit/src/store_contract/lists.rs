@@ -4,9 +4,10 @@ use super::{
     Fixture, accept, after, app, at, before, ending, event, find_turn, id, lease, list, make,
     names, node, request, seqs, session, turns_before, usage_on, whole_turn,
 };
+use hob_domain::AppName;
 use hob_domain::session::{
-    DeleteFilter, EventRange, MAX_EVENT_PAGE_BYTES, NewEvent, OpenLimits, SessionFilter, TurnRange,
-    TurnState, TurnUsage,
+    DeleteFilter, EventRange, MAX_EVENT_PAGE_BYTES, MAX_SESSION_PAGE_BYTES, NewEvent, OpenLimits,
+    SessionFilter, SessionId, SessionPage, TurnRange, TurnState, TurnUsage,
 };
 use serde_json::json;
 
@@ -58,6 +59,44 @@ pub async fn admin_list_shows_all_apps(fixture: &dyn Fixture) {
     let found = list(&*store, SessionFilter::Id(id(2))).await;
     assert_eq!((found.len(), &found[0].app, &found[0].id), (1, &app("b"), &id(2)));
     assert_eq!(list(&*store, SessionFilter::Id(id(8))).await, []);
+}
+
+/// A list of sessions is read page by page. A page ends before it gets too long.
+pub async fn session_pages_are_in_order_and_bounded(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    let create = async |name: &str, byte: u8, second: i64, length: usize| {
+        let mut session = session(name, byte, second);
+        session.setup.meta = json!({"a": "x".repeat(length)});
+        store
+            .create_session(&session, event("create", None), &node(), OpenLimits::default())
+            .await
+            .unwrap();
+    };
+    for (name, byte, second) in [("a", 1, 7), ("b", 2, 6), ("a", 3, 5), ("a", 9, 6), ("a", 4, 6)] {
+        create(name, byte, second, 10).await;
+    }
+    let all = async |app: Option<AppName>, limit: usize| {
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let page = SessionPage { app: app.clone(), after: after.take(), limit };
+            let found = list(&*store, SessionFilter::Page(page)).await;
+            let Some(last) = found.last() else { return pages };
+            after = Some((last.created_at, last.id.clone()));
+            pages.push(names(&found));
+        }
+    };
+    let of_a = [id(3), id(4), id(9), id(1)];
+    assert_eq!(all(Some(app("a")), 100).await, [of_a.to_vec()]);
+    assert_eq!(all(Some(app("a")), 3).await, [of_a[..3].to_vec(), of_a[3..].to_vec()]);
+    assert_eq!(all(Some(app("c")), 3).await, Vec::<Vec<SessionId>>::new());
+    let of_all = [id(3), id(2), id(4), id(9), id(1)];
+    assert_eq!(all(None, 2).await.concat(), of_all, "oldest first, then by id");
+    let long = MAX_SESSION_PAGE_BYTES / 2;
+    for (byte, length) in [(5, long), (6, long), (7, 3 * long), (8, 10)] {
+        create("d", byte, i64::from(byte), length).await;
+    }
+    let pages = all(Some(app("d")), 100).await;
+    assert_eq!(pages, [[id(5)], [id(6)], [id(7)], [id(8)]]);
 }
 
 /// Past events are read backwards page by page, and each page is in order.

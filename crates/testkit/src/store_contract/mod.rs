@@ -47,7 +47,7 @@ macro_rules! every_contract {
                 takeover_interrupts_the_running_turn_once nodes_are_listed_with_their_last_heartbeat orphans_have_turns_but_no_live_holder released_lease_can_be_acquired;
             hostile: hostile_texts_are_stored_unchanged hostile_app_names_are_only_names large_bodies_are_stored_unchanged;
             lists: admin_list_shows_all_apps lists_of_apps_are_isolated past_events_are_paged_backwards
-                turn_events_are_those_that_name_the_turn event_pages_are_bounded_in_bytes;
+                turn_events_are_those_that_name_the_turn event_pages_are_bounded_in_bytes session_pages_are_in_order_and_bounded;
             random: random_calls_match_the_in_memory_ledger;
             documents: documents_are_stored_replaced_and_deleted old_documents_and_those_of_removed_apps_are_deleted;
             sessions: session_goes_through_its_states acknowledged_writes_survive_a_reopen

@@ -21,7 +21,7 @@ const SEES_ALL: &[(&str, &[&str])] = &[
         ],
     ),
     ("ledger/postgres/leases.rs", &["acquire", "live_holder"]),
-    ("ledger/postgres/session_lists.rs", &["list", "usage"]),
+    ("ledger/postgres/session_lists.rs", &["list", "list_page", "usage"]),
     (
         "ledger/postgres/sessions.rs",
         &["close_session", "create_within", "delete", "outbox", "outbox_done"],

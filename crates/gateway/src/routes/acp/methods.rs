@@ -200,12 +200,12 @@ async fn open_questions(
 async fn list(connection: &Connection, params: &Value) -> Result<Value, AcpError> {
     let sessions = &connection.gateway().sessions;
     let wanted = params["cwd"].as_str();
-    let found = sessions.list(connection.app()).await?.into_iter().rev();
-    let open = found.filter(|session| {
+    let is_open = |session: &Session| {
         session.closed_at.is_none() && wanted.is_none_or(|cwd| session.setup.cwd == cwd)
-    });
+    };
+    let open = sessions.list(connection.app(), is_open).await?;
     let mut listed = Vec::new();
-    for session in open.take(MAX_LISTED) {
+    for session in open.into_iter().rev().take(MAX_LISTED) {
         let first = sessions.turn(connection.app(), &session.id, 1).await;
         let title = first.ok().and_then(|turn| acp_protocol::title(&turn.prompt));
         let updated = session.last_turn_at.unwrap_or(session.created_at);

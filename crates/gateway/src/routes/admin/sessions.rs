@@ -16,23 +16,29 @@ use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::extract::session_id::session_id;
 use crate::routes::sessions::control::CancelAnswer;
 use crate::routes::sessions::events::{After, Page, beginning, respond, respond_before};
+use crate::routes::sessions::list::{ListQuery, send_list};
 use crate::routes::sessions::manage::Closed;
 use crate::routes::sessions::shapes::{EventList, SessionAnswer, SessionList};
 use crate::sign_in_expiry::expiry_instant;
 use crate::state::Gateway;
 
 /// Lists the sessions of all apps, oldest first.
-#[utoipa::path(get, path = "/admin/sessions", tag = "admin", operation_id = "list_all_sessions", security(("token" = [])), responses(
+///
+/// `limit` and `after` ask for a page; its `next` is the `after` of the page after it. Without `limit`, all sessions are listed.
+#[utoipa::path(get, path = "/admin/sessions", tag = "admin", operation_id = "list_all_sessions", security(("token" = [])),
+    params(("limit" = Option<usize>, Query, description = "Maximum number of sessions."),
+        ("after" = Option<String>, Query, description = "The last session of the page before.")), responses(
     (status = 200, description = "The sessions.", body = SessionList),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     _: Admin,
-) -> Result<Json<SessionList>, ApiError> {
-    let sessions = gateway.sessions.list_all().await?;
-    Ok(Json(SessionList::new(&gateway, sessions)))
+    ApiQuery(query): ApiQuery<ListQuery>,
+) -> Result<Response, ApiError> {
+    send_list(gateway, None, &query).await
 }
 
 /// Returns any session.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Json;
+use axum::response::{Json, Response};
 use hob_agents::client_tools::ClientTool;
 use hob_agents::mcp_servers::unknown_field;
 use hob_domain::AgentName;
@@ -13,12 +13,13 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::list::{ListQuery, send_list};
 use super::shapes::{CreateBody, PermissionsWord, SessionAnswer, SessionList};
 use crate::client_tool::{check_names, client_tool};
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::body::JsonBody;
 use crate::extract::caller::Caller;
-use crate::extract::path_and_query::ApiPath;
+use crate::extract::path_and_query::{ApiPath, ApiQuery};
 use crate::extract::session_id::session_id;
 use crate::state::Gateway;
 
@@ -98,17 +99,22 @@ fn session_tool(tool: &Value, place: &str) -> Result<ClientTool, ApiError> {
 }
 
 /// Lists this app's sessions, oldest first, including closed ones until they are deleted.
-#[utoipa::path(get, path = "/sessions", tag = "sessions", operation_id = "list_sessions", security(("token" = [])), responses(
+///
+/// `limit` and `after` ask for a page; its `next` is the `after` of the page after it. Without `limit`, all sessions are listed.
+#[utoipa::path(get, path = "/sessions", tag = "sessions", operation_id = "list_sessions", security(("token" = [])),
+    params(("limit" = Option<usize>, Query, description = "Maximum number of sessions."),
+        ("after" = Option<String>, Query, description = "The last session of the page before.")), responses(
     (status = 200, description = "The sessions.", body = SessionList),
+    (status = 400, description = "Invalid request; the error names the field.", body = ErrorBody),
     (status = 401, description = "Missing or wrong token.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
 ))]
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Caller(app): Caller,
-) -> Result<Json<SessionList>, ApiError> {
-    let sessions = gateway.sessions.list(&app.name).await?;
-    Ok(Json(SessionList::new(&gateway, sessions)))
+    ApiQuery(query): ApiQuery<ListQuery>,
+) -> Result<Response, ApiError> {
+    send_list(gateway, Some(app.name), &query).await
 }
 
 /// Returns a session.

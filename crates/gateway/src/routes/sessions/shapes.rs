@@ -110,7 +110,7 @@ pub(crate) struct SessionView {
 }
 
 impl SessionView {
-    fn new(gateway: &Gateway, session: Session) -> SessionView {
+    pub fn new(gateway: &Gateway, session: Session) -> SessionView {
         let (state, waiting) = (session.state(), gateway.sessions.is_waiting(&session.id));
         SessionView {
             session_id: session.id.to_string(),
@@ -183,20 +183,17 @@ impl From<SandboxLayers> for SandboxView {
     }
 }
 
-#[derive(Serialize, ToSchema)]
+/// A page of sessions, or all of them.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
 pub(crate) struct SessionList {
     /// Always `true`.
-    pub ok: bool,
-    pub count: usize,
-    pub sessions: Vec<SessionView>,
-}
-
-impl SessionList {
-    pub fn new(gateway: &Gateway, sessions: Vec<Session>) -> SessionList {
-        let view = |session| SessionView::new(gateway, session);
-        let sessions: Vec<SessionView> = sessions.into_iter().map(view).collect();
-        SessionList { ok: true, count: sessions.len(), sessions }
-    }
+    ok: bool,
+    /// How many sessions this answer has.
+    count: usize,
+    sessions: Vec<SessionView>,
+    /// Present if `limit` left sessions out: the `after` of the next page.
+    next: Option<String>,
 }
 
 /// A request for a turn.

@@ -1,12 +1,13 @@
 //! Lists of sessions, pages of their events and turns, and usage by day. Read-only.
 
 use hob_domain::session::{
-    EventRange, MAX_EVENT_PAGE_BYTES, Session, SessionEvent, SessionFilter, SessionId, SessionTurn,
-    TurnRange, UsageDay,
+    EventRange, MAX_EVENT_PAGE_BYTES, MAX_SESSION_PAGE_BYTES, Session, SessionEvent, SessionFilter,
+    SessionId, SessionPage, SessionTurn, TurnRange, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use super::PostgresLedger;
 use super::session_rows::{SESSION, TURN, event, key, session, turn, usage as usage_columns};
@@ -39,6 +40,7 @@ pub(super) async fn list(
     match filter {
         SessionFilter::App(app) => read("s.app = $1", &[&app.as_str()]).await,
         SessionFilter::All => read("true", &[]).await,
+        SessionFilter::Page(page) => list_page(ledger, page).await,
         SessionFilter::Id(id) => read("s.id = $1", &[&key(id)]).await,
         SessionFilter::Open => read("h.closed_at IS NULL", &[]).await,
         SessionFilter::IdleSince(then) => {
@@ -57,6 +59,32 @@ pub(super) async fn list(
             read(&condition, &[&lease_timeout.as_secs_f64()]).await
         }
     }
+}
+
+/// Returns a page of a list of sessions.
+async fn list_page(
+    ledger: &PostgresLedger,
+    page: &SessionPage,
+) -> Result<Vec<Session>, StoreError> {
+    let of_app = if page.app.is_some() { "app = $1" } else { "$1::text IS NULL" };
+    let sql = format!(
+        "{SESSION} JOIN (
+             SELECT id, sum(length) OVER (ORDER BY created_at, id) AS bytes,
+                 row_number() OVER (ORDER BY created_at, id) AS place FROM (
+                 SELECT id, created_at, octet_length(meta) + coalesce(octet_length(system), 0)
+                     + octet_length(mcp_servers) AS length
+                 FROM hob.sessions WHERE {of_app} AND (created_at, id) > ($2, $3)
+                 ORDER BY created_at, id LIMIT $4) found
+         ) page ON page.id = s.id AND (page.bytes <= {MAX_SESSION_PAGE_BYTES} OR page.place = 1)
+         ORDER BY s.created_at, s.id"
+    );
+    let after = page.after.as_ref();
+    let (at, id) = after.map_or((i64::MIN, Uuid::nil()), |(at, id)| (micros(*at), key(id)));
+    let (app, limit) = (page.app.as_ref().map(AppName::as_str), bound(page.limit as u64));
+    let values: Values<'_> = &[&app, &at, &id, &limit];
+    let connections = ledger.of_app_or_all(page.app.as_ref());
+    let rows = connections.query(Again::Harmless, &sql, values).await?;
+    rows.iter().map(|row| session(row, &ledger.texts)).collect()
 }
 
 /// Returns events of a session, in order; `None` if there is no such session.

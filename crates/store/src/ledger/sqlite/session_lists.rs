@@ -1,14 +1,16 @@
 //! Lists of sessions, pages of their events and turns, and usage by day.
 
 use hob_domain::session::{
-    EventRange, MAX_EVENT_PAGE_BYTES, Session, SessionEvent, SessionFilter, SessionId, SessionTurn,
-    TurnRange, UsageDay,
+    EventRange, MAX_EVENT_PAGE_BYTES, MAX_SESSION_PAGE_BYTES, Session, SessionEvent, SessionFilter,
+    SessionId, SessionPage, SessionTurn, TurnRange, UsageDay,
 };
 use hob_domain::{AppName, StoreError, Timestamp};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use super::leases::{timeout_micros, unleased};
-use super::session_rows::{SESSION, TURN, event, session, turn, usage as usage_columns};
+use super::session_rows::{
+    SESSION, TURN, description_bytes, event, session, turn, usage as usage_columns,
+};
 use crate::sqlite::failed;
 use crate::values::{app_name, day, micros};
 
@@ -64,6 +66,7 @@ pub(super) fn list(
     match filter {
         SessionFilter::App(app) => read("app = ?1", &[&app.as_str()]),
         SessionFilter::All => read("true", &[]),
+        SessionFilter::Page(page) => list_page(connection, page),
         SessionFilter::Id(id) => read("id = ?1", &[&id.as_str()]),
         SessionFilter::Open => read("closed_at IS NULL", &[]),
         SessionFilter::IdleSince(then) => {
@@ -83,6 +86,40 @@ pub(super) fn list(
             read(&condition, &[&timeout_micros(*lease_timeout)])
         }
     }
+}
+
+/// Returns a page of a list of sessions. The sessions are found by the index alone, and only those of the page are read:
+/// sorting whole rows would keep them all in memory.
+fn list_page(connection: &Connection, page: &SessionPage) -> Result<Vec<Session>, StoreError> {
+    let of_app = if page.app.is_some() { "app = ?1" } else { "?1 IS NULL" };
+    let ids = format!(
+        "SELECT id FROM sessions INDEXED BY sessions_of_app
+         WHERE {of_app} AND (created_at, id) > (?2, ?3) ORDER BY created_at, id LIMIT ?4"
+    );
+    let after = page.after.as_ref();
+    let (at, id) = after.map_or((i64::MIN, ""), |(at, id)| (micros(*at), id.as_str()));
+    let app = page.app.as_ref().map(AppName::as_str);
+    let read = || -> rusqlite::Result<Vec<Result<Session, StoreError>>> {
+        // In one transaction, so that a session of the page is still there when it is read.
+        let transaction = connection.unchecked_transaction()?;
+        let mut found = transaction.prepare_cached(&ids)?;
+        let mut found = found.query(params![app, at, id, bound(page.limit as u64)])?;
+        let sql = format!("SELECT {SESSION} FROM sessions WHERE id = ?1");
+        let mut one = transaction.prepare_cached(&sql)?;
+        let (mut sessions, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.next()? {
+            let id: String = row.get(0)?;
+            let (length, session) =
+                one.query_row([id], |row| Ok((description_bytes(row)?, session(row))))?;
+            bytes += length;
+            if bytes > MAX_SESSION_PAGE_BYTES && !sessions.is_empty() {
+                break;
+            }
+            sessions.push(session);
+        }
+        Ok(sessions)
+    };
+    read().map_err(failed)?.into_iter().collect()
 }
 
 fn is_known(connection: &Connection, app: &AppName, id: &SessionId) -> Result<bool, StoreError> {

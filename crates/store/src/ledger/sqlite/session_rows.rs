@@ -53,6 +53,16 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, StoreError> {
     })
 }
 
+/// Returns how long the description of the session in a row is, in bytes.
+pub(super) fn description_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
+    let mut bytes = 0;
+    // `meta`, `system` and `mcp_servers`; the others are short.
+    for column in [3, 6, 8] {
+        bytes += row.get_ref(column)?.as_str_or_null()?.map_or(0, str::len);
+    }
+    Ok(bytes)
+}
+
 pub(super) fn turn(row: &Row<'_>) -> Result<SessionTurn, StoreError> {
     let get = |column| row.get::<_, Option<i64>>(column).map_err(failed);
     let state: String = row.get(1).map_err(failed)?;

@@ -207,7 +207,7 @@ pub(super) async fn list(
     let entries = gateway.catalog.list(app, DocumentKind::Session).await?;
     let entries = entries.into_iter().map(|entry| (entry.id.clone(), description(entry)));
     let mut descriptions: HashMap<String, Description> = entries.collect();
-    let sessions = gateway.sessions.list(app).await?.into_iter().map(|session| {
+    let sessions = gateway.sessions.list(app, |_| true).await?.into_iter().map(|session| {
         let description = descriptions.remove(session.id.as_str()).unwrap_or_default();
         DescribedSession { session, description }
     });
