@@ -7,6 +7,7 @@ use std::time::Duration;
 use hob_agents::app_permits::{AppPermit, AppPermits, PermitsOfApp};
 use hob_domain::AppName;
 
+use crate::connection_places::{ConnectionPlace, PlaceInUse};
 use crate::error::ApiError;
 
 /// How many long bodies of an app's requests may be in memory at a time.
@@ -23,6 +24,8 @@ pub struct AppRequests {
     /// How many each app has open.
     open: Arc<Mutex<HashMap<AppName, usize>>>,
     max: usize,
+    /// How many all apps have open together.
+    max_together: usize,
     long_bodies: AppPermits,
     body_kib: AppPermits,
 }
@@ -36,25 +39,38 @@ pub(crate) struct OpenRequest {
     body: Option<AppPermit>,
 }
 
-/// The place of a request's [`OpenRequest`], from its arrival until its response has been sent.
+/// What a request holds from its arrival until its response has been sent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RequestSlot(Arc<Mutex<Option<OpenRequest>>>);
+pub(crate) struct RequestSlot(Arc<Mutex<HeldByRequest>>);
+
+#[derive(Debug, Default)]
+struct HeldByRequest {
+    open: Option<OpenRequest>,
+    /// The place of its connection.
+    place: Option<PlaceInUse>,
+}
 
 impl RequestSlot {
     pub fn set(&self, open: OpenRequest) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        self.lock().open = Some(open);
+    }
+
+    /// Keeps the place of the request's connection, because its caller is known.
+    pub fn keep_place(&self, place: &ConnectionPlace) {
+        let mut held = self.lock();
+        if held.place.is_none() {
+            held.place = Some(place.keep());
+        }
     }
 
     /// Returns the permits for long bodies of the app that sent the request.
     pub fn long_bodies(&self) -> Option<PermitsOfApp> {
-        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().map(|open| open.requests.long_bodies.of(open.app.as_str()))
+        self.lock().open.as_ref().map(|open| open.requests.long_bodies.of(open.app.as_str()))
     }
 
     /// Counts a body until the response has been sent, if it is long.
     pub fn count_body(&self, bytes: usize) -> Result<(), ApiError> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = slot.as_mut() {
+        if let Some(open) = self.lock().open.as_mut() {
             open.body = open.requests.count_long(&open.app, bytes)?;
         }
         Ok(())
@@ -62,18 +78,23 @@ impl RequestSlot {
 
     /// Returns what a long body counts, for something that outlives the request.
     pub fn take_body(&self) -> Option<AppPermit> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_mut().and_then(|open| open.body.take())
+        self.lock().open.as_mut().and_then(|open| open.body.take())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HeldByRequest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AppRequests {
-    /// An app may have `max` requests open, and at most half of all connections.
+    /// An app may have `max` requests open, and at most half of all connections. All apps together leave a quarter of them,
+    /// so that the owner always gets one; of an app that has none, a request is always accepted.
     pub fn new(max: usize, max_connections: usize) -> AppRequests {
         let max = max.min(max_connections / 2);
         AppRequests {
             open: Arc::default(),
             max,
+            max_together: max_connections / 4 * 3,
             long_bodies: AppPermits::new(MAX_LONG_BODIES),
             body_kib: AppPermits::new(MAX_OPEN_BODY_KIB),
         }
@@ -90,6 +111,14 @@ impl AppRequests {
                     "the app has {count} open requests, which is the limit; wait for one or raise \
                      limits.app_requests"
                 ),
+                retry_after: Duration::from_secs(1),
+            });
+        }
+        let together: usize = open.iter().filter(|(app, _)| !app.is_owner()).map(|(_, n)| n).sum();
+        if count > 0 && together >= self.max_together && !app.is_owner() {
+            return Err(ApiError::Limited {
+                code: "app_requests",
+                message: "the apps have too many open requests together; wait for one".to_owned(),
                 retry_after: Duration::from_secs(1),
             });
         }
@@ -152,6 +181,20 @@ mod tests {
         assert!((requests.open(&owner), requests.open(&owner)).1.is_ok());
         drop(first);
         assert!(requests.open(&a).is_ok());
+    }
+
+    #[test]
+    fn all_apps_together_leave_connections_for_the_owner() {
+        let requests = AppRequests::new(99, 16);
+        let app = |name: &str| AppName::new(name).unwrap();
+        let open: Vec<OpenRequest> = ["a", "a", "a", "a", "a", "a", "b", "b", "b", "b", "b", "b"]
+            .map(|name| requests.open(&app(name)).unwrap())
+            .into();
+        assert!(requests.open(&app("a")).is_err() && requests.open(&app("b")).is_err());
+        assert!(requests.open(&app("c")).is_ok(), "the first request of an app");
+        assert!(requests.open(&AppName::owner()).is_ok());
+        drop(open);
+        assert!((requests.open(&app("a")), requests.open(&app("a"))).1.is_ok());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod app_requests;
 mod audit_log;
 pub mod client;
 mod client_tool;
+mod connection_places;
 pub mod connections;
 mod conversation_store;
 mod counters;

@@ -1,7 +1,6 @@
 //! The connection loop: HTTP/1 on a listener that the caller provides.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,11 +13,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use crate::connection_places::{ConnectionPlace, ConnectionPlaces};
 use crate::connections::Connections;
 use crate::owner::Owner;
 use crate::write_deadline::WriteDeadline;
@@ -32,7 +31,7 @@ const READ_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Serves until `stopping`; then accepts no new connection and lets open ones finish their request.
 /// Every connection is a task of `tasks`; a connection still open at `ending` is closed. With `max_connections` open,
-/// others wait, so that descriptors are left for the owner's socket and for agents.
+/// a new one gets the place of one without a caller, so that descriptors are left for the owner's socket and for agents.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -42,12 +41,8 @@ pub async fn serve(
     stopping: CancellationToken,
     ending: CancellationToken,
 ) {
-    let permits = Arc::new(Semaphore::new(max_connections));
+    let places = ConnectionPlaces::new(max_connections);
     loop {
-        let permit = tokio::select! {
-            permit = permits.clone().acquire_owned() => permit,
-            () = stopping.cancelled() => return,
-        };
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
@@ -61,14 +56,20 @@ pub async fn serve(
             () = stopping.cancelled() => return,
         };
         let _ = stream.set_nodelay(true);
+        let taken = tokio::select! {
+            taken = places.take() => taken,
+            () = stopping.cancelled() => return,
+        };
         let open = connections.open();
         let (router, stopping, ending) = (router.clone(), stopping.clone(), ending.clone());
         tasks.spawn(async move {
+            let stream = WriteDeadline::new(stream, READ_DEADLINE);
             tokio::select! {
-                () = converse(WriteDeadline::new(stream, READ_DEADLINE), router, stopping) => {}
+                () = converse(stream, router, Some(taken.place.clone()), stopping) => {}
+                () = taken.leave.cancelled() => {}
                 () = ending.cancelled() => {}
             }
-            drop((open, permit));
+            drop((open, taken));
         });
     }
 }
@@ -79,7 +80,7 @@ pub async fn serve_owner(
     router: Router,
     stopping: CancellationToken,
 ) {
-    converse(stream, router.layer(axum::Extension(Owner)), stopping).await;
+    converse(stream, router.layer(axum::Extension(Owner)), None, stopping).await;
 }
 
 /// Announces the end of the connection of a caller without a token. Its body is not read, so the connection cannot be used
@@ -94,9 +95,15 @@ fn close_if_refused(mut response: Response) -> Response {
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
+    place: Option<ConnectionPlace>,
     stopping: CancellationToken,
 ) {
-    let service = router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
+    let service = router.map_request(move |mut request: hyper::Request<Incoming>| {
+        if let Some(place) = &place {
+            request.extensions_mut().insert(place.clone());
+        }
+        request.map(Body::new)
+    });
     let service = service.map_err(|error: Infallible| error).map_response(close_if_refused);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);

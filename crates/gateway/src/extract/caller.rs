@@ -40,7 +40,16 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
         if let Some(slot) = parts.extensions.get::<RequestSlot>() {
             slot.set(gateway.app_requests.open(&app.name)?);
         }
+        keep_place(parts);
         Ok(Caller(app))
+    }
+}
+
+/// Keeps the place of the connection for the request, whose caller is known now.
+fn keep_place(parts: &Parts) {
+    let (slot, place) = (parts.extensions.get::<RequestSlot>(), parts.extensions.get());
+    if let (Some(slot), Some(place)) = (slot, place) {
+        slot.keep_place(place);
     }
 }
 
@@ -64,6 +73,7 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
             let token = presented_token(&parts.headers).ok_or(ApiError::Unauthorized)?;
             let is_admins = token.hash() == gateway.admin;
             if is_admins {
+                keep_place(parts);
                 return Ok(Admin { until: None });
             }
             gateway.sign_in.record_wrong_request(Instant::now())?;
@@ -72,6 +82,7 @@ impl FromRequestParts<Arc<Gateway>> for Admin {
         let until = gateway.sign_in.signed_in_until(&parts.headers, Timestamp::now());
         let until = until.ok_or(ApiError::Unauthorized)?;
         origin_guard::came_from_console(parts, &gateway.hosts)?;
+        keep_place(parts);
         Ok(Admin { until: Some(until) })
     }
 }

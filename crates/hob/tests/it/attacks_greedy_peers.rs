@@ -4,8 +4,11 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
+use hob_testkit::TestHome;
+use nix::sys::resource::{Resource, setrlimit};
 use serde_json::json;
 
 use crate::api::*;
@@ -173,4 +176,49 @@ fn calls_from_endless_folders_keep_nobody_waiting() {
     });
     let body = json!({"agent": "acp", "prompt": "[[say hello]]"});
     assert_eq!(api.call_as(&other, "POST", "/run", &[], &body).json()["result"], "hello");
+}
+
+/// Opens connections that never name a caller: silent ones, some with half a request, and some that read no answer.
+fn strangers(address: &str, count: usize) -> Vec<TcpStream> {
+    let requests = [
+        "",
+        "GET /healthz HTTP/1.1\r\nhost: local",
+        "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ];
+    let open = |number: usize| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // The server may have closed it already.
+        let _ = stream.write_all(requests[number % requests.len()].as_bytes());
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+/// Connections without a request took all places, each for fifteen seconds, and everybody else waited.
+#[test]
+fn connections_without_callers_keep_nobody_out() {
+    let home = TestHome::new();
+    configure(&home, "");
+    let token = home.app("tests");
+    let server = home.serve_with(|command| {
+        // SAFETY: setrlimit is async-signal-safe, and the closure does nothing else.
+        unsafe { command.pre_exec(|| Ok(setrlimit(Resource::RLIMIT_NOFILE, 400, 400)?)) };
+    });
+    let api = Api::new(crate::backend::Backend::File, server, home, &token);
+    let admin = fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    let id = api.session();
+    std::thread::scope(|scope| {
+        // A request of a caller goes on, however many strangers come after it.
+        let said = scope.spawn(|| api.ask(&id, "[[sleep 3000]] [[say done]]"));
+        for _ in 0..4 {
+            let kept = strangers(api.server.address(), 320);
+            answers_until(&api, || {
+                let asked = api.get(&format!("/sessions/{id}")).status;
+                let owner = api.server.get("/admin/apps", Some(admin.trim())).status;
+                (asked, owner) == (200, 200)
+            });
+            drop(kept);
+        }
+        assert_eq!(said.join().unwrap(), "done");
+    });
 }
