@@ -139,6 +139,11 @@ impl Home {
         self.root.join("backup.json")
     }
 
+    /// Returns the file with the time that the server went by last.
+    pub fn clock_record(&self) -> PathBuf {
+        self.root.join("clock.json")
+    }
+
     fn lock(&self) -> PathBuf {
         self.root.join("hob.lock")
     }

@@ -8,6 +8,7 @@ mod acp;
 mod backup_record;
 mod build_id;
 mod cli;
+mod clock_record;
 mod commands;
 mod config_edit;
 mod database_files;

@@ -19,25 +19,29 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_ERASE_INTERVAL: Duration = Duration::from_secs(600);
 const MIN_ERASE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs until `stopping` is cancelled.
-pub async fn run(engine: Engine, model: Option<PathBuf>, stopping: CancellationToken) {
+/// Runs until `stopping` is cancelled. `clock` decides what is erased.
+pub async fn run(
+    engine: Engine,
+    model: Option<PathBuf>,
+    clock: SteadyClock,
+    stopping: CancellationToken,
+) {
     let improve = async {
         rescan(engine.clone(), stopping.clone()).await;
         if let Some(folder) = model {
             engine.run_model(folder, stopping.clone()).await;
         }
     };
-    tokio::join!(erase_forgotten(&engine, &stopping), improve);
+    tokio::join!(erase_forgotten(&engine, clock, &stopping), improve);
 }
 
 /// Erases forgotten turns that can no longer be restored.
-async fn erase_forgotten(engine: &Engine, stopping: &CancellationToken) {
+async fn erase_forgotten(engine: &Engine, mut clock: SteadyClock, stopping: &CancellationToken) {
     let interval = match engine.undo_period() {
         // They are erased when they are forgotten.
         Duration::ZERO => MAX_ERASE_INTERVAL,
         period => period.clamp(MIN_ERASE_INTERVAL, MAX_ERASE_INTERVAL),
     };
-    let mut clock = SteadyClock::new(Timestamp::now(), Instant::now());
     loop {
         let now = clock.now(Timestamp::now(), Instant::now());
         match engine.erase_forgotten(now).await {

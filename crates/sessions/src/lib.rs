@@ -20,5 +20,5 @@ pub use completions::{
 };
 pub use files::{StoredFile, Upload, UploadError, UploadStore};
 pub use runner::{Runner, RunnerOptions};
-pub use steady_clock::SteadyClock;
+pub use steady_clock::{ClockState, SteadyClock};
 pub use upload_quota::OverQuota;

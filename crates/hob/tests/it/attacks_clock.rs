@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use hob_testkit::server::Answer;
 use hob_testkit::{TestHome, wait_until};
 use serde_json::json;
 
 use crate::api::*;
 use crate::backend::Backend;
+use crate::memory_setup::{capture, exported_texts, said, transcript};
 
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
@@ -107,6 +109,62 @@ fn clock_that_jumps_ahead_for_seconds_deletes_nothing() {
     assert_eq!(api.ask(&open, "[[say again]]"), "again");
     assert_eq!(api.get(&format!("/sessions/{closed}")).status, 200);
     assert_eq!(fs::read(path).unwrap(), b"the words");
+}
+
+/// A server that was started while the clock was wrong believed it, and closed and deleted at its first sweep.
+#[test]
+fn server_that_starts_with_a_wrong_clock_deletes_nothing() {
+    let home = TestHome::new();
+    configure(&home, "[sessions]\nsweep_interval_secs = 1\n");
+    let Some(clock) = Clock::new(&home) else { return };
+    let token = home.app("tests");
+    let Some(api) = clock.serve(home, &token) else { return };
+    let (open, closed) = (api.session(), api.session());
+    assert_eq!(api.ask(&open, "[[say hello]]"), "hello");
+    assert_eq!(api.close(&closed).status, 200);
+    let upload = api.server.upload(Some(&api.token), "x.txt", b"the words").json();
+    let path = Path::new(upload["path"].as_str().unwrap());
+    let record = said("s", 0, "user", "the owners lantern");
+    let words = transcript(&api.home, "t.jsonl", &[record]);
+    assert_eq!(capture(&api.home, &["--cwd", "/"], &words)["inserted"], 1);
+    assert!(api.home.run(&["forget", "--yes", "--session-id", "s"]).status.success());
+    let (home, token) = api.end_with(|server| assert!(server.stop().success()));
+    clock.set(8 * DAY);
+    let began = Instant::now();
+    let api = clock.serve(home, &token).expect("as before");
+    let late = api.session();
+    wait_until("the clock has been wrong for some sweeps", || {
+        (began.elapsed() > WRONG_FOR).then_some(())
+    });
+    assert_eq!(api.describe(&late)["state"], "idle");
+    clock.set(0);
+    assert_eq!(api.describe(&open)["state"], "idle");
+    assert_eq!(api.ask(&open, "[[say again]]"), "again");
+    assert_eq!(api.get(&format!("/sessions/{closed}")).status, 200);
+    assert_eq!(fs::read(path).unwrap(), b"the words");
+    assert!(api.home.run(&["forget", "--undo", "--session-id", "s"]).status.success());
+    assert_eq!(exported_texts(&api.home), ["the owners lantern"]);
+}
+
+/// While the clock showed a time before 1970, every request ended without an answer.
+#[test]
+fn clock_before_1970_serves_requests() {
+    let home = TestHome::new();
+    configure(&home, "");
+    let Some(clock) = Clock::new(&home) else { return };
+    let token = home.app("tests");
+    let Some(api) = clock.serve(home, &token) else { return };
+    let date = |answer: &Answer| answer.headers.contains_key("date");
+    assert!(date(&api.server.get("/healthz", None)));
+    clock.set(-70 * 365 * DAY);
+    let answer = api.server.get("/healthz", None);
+    assert_eq!((answer.status, date(&answer)), (200, false));
+    let id = api.session();
+    assert_eq!(api.ask(&id, "[[say hello]]"), "hello");
+    assert_eq!(api.describe(&id)["turn_count"], 1);
+    assert_eq!(api.close(&id).status, 200);
+    clock.set(0);
+    assert_eq!(api.ask(&api.session(), "[[say again]]"), "again");
 }
 
 /// Limits of 292 billion years overflowed: the session's task ended, and the turn never did.

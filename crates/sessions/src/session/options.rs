@@ -13,6 +13,7 @@ use hob_domain::{AgentName, AgentSpec, ClusterStore, DocumentStore, NodeId};
 use serde_json::Value;
 
 use crate::files::UploadStore;
+use crate::steady_clock::SteadyClock;
 
 /// What the sessions run with.
 pub struct SessionsOptions {
@@ -36,6 +37,8 @@ pub struct SessionsOptions {
     /// The folder of Hob's own configuration folders and temporary files for Claude Code.
     pub claude: PathBuf,
     pub limits: SessionLimits,
+    /// The clock by which sessions of an earlier run are closed, and closed ones deleted.
+    pub clock: SteadyClock,
 }
 
 /// How a node takes part in a cluster.

@@ -11,6 +11,36 @@ use super::placement::Placement;
 use crate::files::remove_old_files;
 use crate::steady_clock::SteadyClock;
 
+/// The time by the clock that this run started with.
+struct OwnTime {
+    started: Timestamp,
+    clock: SteadyClock,
+}
+
+impl OwnTime {
+    fn new() -> OwnTime {
+        let started = Timestamp::now();
+        OwnTime { started, clock: SteadyClock::new(started, Instant::now()) }
+    }
+}
+
+/// Since when a session must have been idle to be closed. If the clock was wrong when this run started, sessions of an
+/// earlier run look old.
+struct IdleLimits {
+    started: Timestamp,
+    /// For sessions that were used since the start.
+    since_start: Timestamp,
+    /// For other sessions.
+    earlier: Timestamp,
+}
+
+impl IdleLimits {
+    /// Returns the limit for a session that was used last at this time.
+    fn of(&self, last: Timestamp) -> Timestamp {
+        if last >= self.started { self.since_start } else { self.earlier }
+    }
+}
+
 /// Closes and deletes old sessions.
 pub(super) struct Sweeper {
     local: Arc<LocalSessions>,
@@ -25,20 +55,30 @@ impl Sweeper {
     /// Sweeps at regular intervals until Hob stops.
     pub async fn run(self) {
         let options = &self.local.context.options;
-        let mut clock = SteadyClock::new(Timestamp::now(), Instant::now());
+        let mut clock = options.clock.clone();
+        let mut own = OwnTime::new();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(options.limits.sweep_interval) => {}
                 () = options.runtime.stopping.cancelled() => return,
             }
-            self.sweep(clock.now(Timestamp::now(), Instant::now())).await;
+            let (system, at) = (Timestamp::now(), Instant::now());
+            let own = (own.started, own.clock.now(system, at));
+            self.sweep(clock.now(system, at), own).await;
         }
     }
 
-    /// Sweeps once. The next sweep tries again what fails.
-    async fn sweep(&self, now: Timestamp) {
+    /// Sweeps once. The next sweep tries again what fails. `own` is the start of this run, and the time by the clock that
+    /// it started with: what has happened since is measured by it.
+    async fn sweep(&self, now: Timestamp, own: (Timestamp, Timestamp)) {
         let limits = &self.local.context.options.limits;
-        self.close_idle(before(now, limits.ttl)).await;
+        let (started, own) = own;
+        let idle = IdleLimits {
+            started,
+            since_start: before(own, limits.ttl),
+            earlier: before(now, limits.ttl),
+        };
+        self.close_idle(&idle).await;
         self.delete_closed(before(now, limits.hard_ttl)).await;
         let runtime = self.local.context.options.runtime.clone();
         let age = limits.hard_ttl;
@@ -52,13 +92,19 @@ impl Sweeper {
         }
     }
 
-    async fn close_idle(&self, since: Timestamp) {
-        let filter = SessionFilter::IdleSince(since);
+    async fn close_idle(&self, limits: &IdleLimits) {
+        let filter = SessionFilter::IdleSince(limits.since_start.max(limits.earlier));
         let idle = match self.local.context.store().sessions(&filter).await {
             Ok(idle) => idle,
             Err(error) => return tracing::error!(%error, "failed to find idle sessions"),
         };
-        for Session { app, id, .. } in idle {
+        for session in idle {
+            let last = session.last_turn_at.unwrap_or(session.created_at);
+            let since = limits.of(last);
+            if last >= since {
+                continue;
+            }
+            let Session { app, id, .. } = session;
             let Some(handle) = self.placement.acquire(&app, &id).await else { continue };
             if let Err(error) = self.local.close_idle(&handle, since).await {
                 tracing::error!(%error, session = %id, "failed to close an idle session");

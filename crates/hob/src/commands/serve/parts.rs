@@ -14,7 +14,9 @@ use hob_gateway::{
 };
 use hob_mcp::Tools;
 use hob_sessions::session::{Sessions, SessionsOptions};
-use hob_sessions::{Completions, CompletionsOptions, Runner, RunnerOptions, UploadStore};
+use hob_sessions::{
+    Completions, CompletionsOptions, Runner, RunnerOptions, SteadyClock, UploadStore,
+};
 
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -28,6 +30,7 @@ pub async fn sessions(
     settings: &Resolved,
     runtime: &Runtime,
     mut opened: ledger::OpenLedger,
+    clock: SteadyClock,
 ) -> anyhow::Result<Sessions> {
     let home = &settings.home;
     let shared_files = opened.cluster.clone().map(|cluster| cluster.store);
@@ -50,6 +53,7 @@ pub async fn sessions(
         },
         claude: home.claude(),
         limits: settings.sessions.clone(),
+        clock,
     };
     Ok(Sessions::restore(options).await?)
 }

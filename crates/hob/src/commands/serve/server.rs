@@ -11,8 +11,8 @@ use hob_files::owned;
 use hob_gateway::{Connections, Router};
 use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
-use hob_sessions::Completions;
 use hob_sessions::session::Sessions;
+use hob_sessions::{Completions, SteadyClock};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ use crate::migration_guard::Opener;
 use crate::outbox::Outbox;
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
-use crate::{keys, ledger, maintenance, memory};
+use crate::{clock_record, keys, ledger, maintenance, memory};
 
 /// After the grace period, how long clients may take to receive the end of their turn.
 const FAREWELL_DEADLINE: Duration = Duration::from_millis(2500);
@@ -85,7 +85,8 @@ impl Server {
         // An earlier server may have been killed.
         runtime.discard(&runtime.sandbox.temporary);
 
-        let sessions = parts::sessions(&settings, &runtime, opened).await?;
+        let clock = clock_record::resume(&settings.home);
+        let sessions = parts::sessions(&settings, &runtime, opened, clock.clone()).await?;
         let completions = parts::completions(&settings, &runtime, &ledger, &sessions)?;
         let gateway = parts::gateway(
             &settings,
@@ -109,7 +110,7 @@ impl Server {
             completions,
             key,
         };
-        server.spawn_background_tasks(&sessions);
+        server.spawn_background_tasks(&sessions, clock);
         server.spawn_socket(UnixListener::from_std(listeners.unix)?, sessions, router.clone());
         if let Some(tcp) = tcp {
             server.spawn_http(tcp, router);
@@ -118,7 +119,7 @@ impl Server {
     }
 
     /// Starts the sweepers, and the tasks that bring turns into the memory.
-    fn spawn_background_tasks(&self, sessions: &Sessions) {
+    fn spawn_background_tasks(&self, sessions: &Sessions, clock: SteadyClock) {
         let Runtime { tasks, stopping, .. } = &self.runtime;
         let engine = &self.tools.engine;
         tasks.spawn(sessions.clone().run_sweeper());
@@ -134,7 +135,9 @@ impl Server {
         }
         tasks.spawn(record_watch::run(self.settings.clone(), engine.clone(), stopping.clone()));
         let model = self.settings.values.memory_model.clone();
-        tasks.spawn(maintenance::run(engine.clone(), model, stopping.clone()));
+        let home = self.settings.home.clone();
+        tasks.spawn(clock_record::keep(home, clock.clone(), stopping.clone()));
+        tasks.spawn(maintenance::run(engine.clone(), model, clock, stopping.clone()));
     }
 
     fn spawn_socket(&self, listener: UnixListener, sessions: Sessions, router: Router) {
