@@ -139,6 +139,16 @@ impl Home {
         self.root.join("backup.json")
     }
 
+    /// Returns the file with the owner's acts that are not in the audit log yet.
+    pub fn noted_acts(&self) -> PathBuf {
+        self.root.join("acts.jsonl")
+    }
+
+    /// Returns the file of those that the server is writing into the audit log.
+    pub fn taken_acts(&self) -> PathBuf {
+        self.root.join("acts.taken.jsonl")
+    }
+
     /// Returns the file with the time that the server went by last.
     pub fn clock_record(&self) -> PathBuf {
         self.root.join("clock.json")

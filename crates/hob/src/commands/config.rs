@@ -4,9 +4,8 @@ use clap::{Args as ClapArgs, Subcommand};
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
 
-use super::candidates;
 use super::confirm::refuse_agents;
-use super::{Context, Exit};
+use super::{Context, Exit, audit, candidates};
 use crate::config_edit;
 use crate::pager::PagerOptions;
 use crate::printer::{self, errln, outln};
@@ -99,6 +98,8 @@ fn set(context: &Context, key: &str, value: &str, json: bool) -> anyhow::Result<
     }
     home.prepare()?;
     config_edit::set(home, key, value)?;
+    // The value may be a secret.
+    audit::note(home, "config_set", key);
     let after = settings::load(Vec::new())?;
     let Some(row) = after.rows.iter().find(|row| row.key == key) else {
         anyhow::bail!(

@@ -10,7 +10,7 @@ use hob_store::{Access, Analyse, SalvagedTable};
 use serde_json::{Value, json};
 
 use super::confirm::OwnersAct;
-use super::{Context, Exit};
+use super::{Context, Exit, audit};
 use crate::database_files;
 use crate::home::Home;
 use crate::inventory::Inventory;
@@ -66,6 +66,9 @@ pub fn run(
                 Err(error) => failed.push(error),
             },
         }
+    }
+    for Salvaged { file, .. } in &salvaged {
+        audit::note(home, "salvage", &file.display().to_string());
     }
     match output {
         Output::Json => print_json(&salvaged, &intact),

@@ -19,8 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::confirm::OwnersAct;
-use super::salvage;
-use super::{Context, Exit};
+use super::{Context, Exit, audit, salvage};
 use crate::database_files::{put_in_place, remove, with_suffix};
 use crate::inventory::Inventory;
 use crate::printer::{self, outln};
@@ -145,6 +144,12 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let _store_lock = settings.home.lock_store_exclusively(BUSY_TIMEOUT)?;
     let moved = memory::runtime()?.block_on(migrate(settings, &url, *to))?;
+    // The URL may contain a password.
+    let target = match to {
+        StoreChoice::Postgres => "postgres",
+        StoreChoice::Sqlite => "sqlite",
+    };
+    audit::note(&settings.home, "migrate", target);
     if *json {
         let row = |table: &MigratedTable| json!({"table": table.table, "rows": table.rows, "digest": table.digest});
         printer::out_json(&json!({"moved": moved.iter().map(row).collect::<Vec<_>>()}));
@@ -173,6 +178,7 @@ fn accept_loss(context: &Context, act: &OwnersAct<'_>) -> anyhow::Result<Exit> {
     Inventory::new(home).reset()?;
     // Transcripts that are still there are captured again from their start.
     Trash::open(&home.trash())?.remove(&home.capture_state())?;
+    audit::note(home, "accept_loss", "");
     Ok(Exit::Done)
 }
 

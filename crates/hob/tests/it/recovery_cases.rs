@@ -142,6 +142,8 @@ fn check_damage(store: Store, damage: Damage) {
             let aside = salvaged["salvaged"][0]["damaged"].as_str().unwrap();
             assert!(fs::read(aside).unwrap() == whole, "the damaged file is kept as it was");
             assert!(fs::read(home.hob_home().join(other)).unwrap() == kept, "{other} is as it was");
+            let acts = fs::read_to_string(home.hob_home().join("acts.jsonl")).unwrap();
+            assert!(acts.contains("\"salvage\"") && acts.contains(file), "{acts}");
             check_salvaged(&home, store, &salvaged);
             // A second time there is nothing to do.
             let again = json_of(&home.run(&["store", "salvage", "--yes", "--json"]));

@@ -17,7 +17,7 @@ use super::archive::{
     read_archive, read_manifest, read_sealed,
 };
 use crate::commands::confirm::{OwnersAct, refuse_agents};
-use crate::commands::{Context, Exit};
+use crate::commands::{Context, Exit, audit};
 use crate::home::Home;
 use crate::inventory::Inventory;
 use crate::keys;
@@ -79,6 +79,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> anyhow::Result<Exit> {
     })?;
     Inventory::new(home).reset()?;
     owned::remove_file(&unfinished)?;
+    audit::note(home, "restore", &args.file.display().to_string());
     if args.json {
         printer::out_json(&json!({"rows": manifest.rows, "before": before}));
     } else {

@@ -13,6 +13,7 @@ use hob_mcp::Tools;
 use hob_memory::{Drain, backlog};
 use hob_sessions::session::Sessions;
 use hob_sessions::{Completions, SteadyClock};
+use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,8 @@ use super::signals::StopSignals;
 use super::{backups, parts, record_watch, runtime};
 use crate::build_id::BUILD;
 use crate::commands::Context;
+use crate::commands::audit::{self, NotedAct};
+use crate::home::Home;
 use crate::inventory::Inventory;
 use crate::migration_guard::Opener;
 use crate::outbox::Outbox;
@@ -77,6 +80,7 @@ impl Server {
         let key = keys::data_key(&settings.home, settings.passphrase.as_deref())?;
         let opened = ledger::open(&settings, &key, Opener::Server).await?;
         let ledger = opened.ledger.clone();
+        write_noted_acts(&settings.home, ledger.as_ref()).await?;
         let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT, Opener::Server).await?;
         if settings.values.store_url.is_none() {
             Inventory::new(&settings.home).advance(&key)?;
@@ -229,6 +233,14 @@ impl Server {
         }
         Outbox::new(self.ledger.clone(), self.tools.engine.clone()).drain_last().await;
     }
+}
+
+/// Writes into the audit log what the owner did to the databases and the settings since the last start.
+async fn write_noted_acts(home: &Home, ledger: &dyn LedgerStore) -> anyhow::Result<()> {
+    for NotedAct { at, action, target } in audit::notes(home) {
+        ledger.append_audit(at, &action, &target, &json!({})).await?;
+    }
+    audit::forget_notes(home)
 }
 
 /// Waits until there has been no connection, no live agent and no deferred capture for `limit`.

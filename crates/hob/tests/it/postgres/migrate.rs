@@ -165,6 +165,9 @@ fn store_migrates_to_postgresql_and_back() {
 
     let output = back(&home, &url);
     assert_eq!((moved(&output, "memory_turns"), moved(&output, "memory_forgotten")), (82, 26));
+    // The next start writes them into the audit log.
+    let acts = fs::read_to_string(file(&home, "acts.jsonl")).unwrap();
+    assert_eq!(acts.matches("\"migrate\"").count(), 3, "{acts}");
     home.configure("");
     for name in ["hob.db", "memory.db", "hob.db.before", "memory.db.before"] {
         assert!(file(&home, name).exists(), "{name}");
