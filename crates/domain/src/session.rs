@@ -203,6 +203,15 @@ pub struct TurnEnding {
     pub outbox: Option<RememberedTurn>,
 }
 
+/// What a cost belongs to that an agent reported after the end of its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CostTarget {
+    /// A turn of a session. The holder of its lease adds the cost.
+    Turn { lease: Lease, index: u32 },
+    /// A turn of this app outside any session.
+    Sessionless(AppName),
+}
+
 /// A choice of sessions. All choices but the first, and pages of one app, are for the owner and for Hob itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionFilter {
@@ -399,6 +408,15 @@ pub trait SessionStore: Send + Sync {
     /// Stores the end of a turn outside any session: counts its usage for its app's day, and adds
     /// what the memory is to remember to the outbox.
     async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError>;
+
+    /// Adds a cost that became known after the end of its turn: to the turn, to its session and to the usage of its app's
+    /// day. No turn is counted.
+    async fn add_cost(
+        &self,
+        target: &CostTarget,
+        cost_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Returns the oldest entries of the outbox, without those that were set aside.
     async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError>;

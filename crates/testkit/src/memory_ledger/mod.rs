@@ -98,11 +98,16 @@ impl State {
     }
 
     fn count(&mut self, app: &AppName, state: TurnState, usage: &TurnUsage, now: Timestamp) {
-        let day = now.as_second().div_euclid(DAY);
-        let (turns, failed, sum) = self.usage.entry((day, app.clone())).or_default();
+        let (turns, failed, sum) = self.day(app, now);
         *turns += 1;
         *failed += u64::from(state.is_failure());
         add(sum, usage);
+    }
+
+    /// Returns the turns, the failed turns and the usage of an app's day.
+    fn day(&mut self, app: &AppName, now: Timestamp) -> &mut (u64, u64, TurnUsage) {
+        let day = now.as_second().div_euclid(DAY);
+        self.usage.entry((day, app.clone())).or_default()
     }
 
     fn remember(&mut self, app: &AppName, turn: Option<RememberedTurn>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES,
+    Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES,
     MAX_SESSION_PAGE_BYTES, NewEvent, OpenLimits, OutboxItem, Repeat, Session, SessionEvent,
     SessionFilter, SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange,
     TurnRequest, TurnState, TurnUsage, UsageDay,
@@ -329,6 +329,30 @@ impl SessionStore for MemoryLedger {
         let mut state = self.state();
         state.count(&turn.app, turn.state, &turn.usage, now);
         state.remember(&turn.app, turn.outbox.clone());
+        Ok(())
+    }
+
+    async fn add_cost(
+        &self,
+        target: &CostTarget,
+        cost_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let usage = TurnUsage { cost_usd, ..TurnUsage::default() };
+        let app = match target {
+            CostTarget::Turn { lease, index } => {
+                let kept = state.held(lease)?;
+                add(&mut kept.session.usage, &usage);
+                if let Some(turn) = kept.turn(*index) {
+                    add(&mut turn.usage, &usage);
+                }
+                kept.session.app.clone()
+            }
+            CostTarget::Sessionless(app) => app.clone(),
+        };
+        let (_, _, sum) = state.day(&app, now);
+        add(sum, &usage);
         Ok(())
     }
 

@@ -59,6 +59,7 @@ macro_rules! every_contract {
                 turn_follows_only_allowed_transitions;
             usage: usage_is_summed_by_session_and_day turns_are_counted_by_their_end
                 absurd_usage_still_ends_the_turn turns_outside_sessions_count
+                cost_is_added_after_the_end_of_a_turn
                 outbox_is_drained_once;
         }
     };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hob_domain::AppName;
-use hob_domain::session::{DeleteFilter, TurnEnding, TurnState, TurnUsage};
+use hob_domain::session::{CostTarget, DeleteFilter, TurnEnding, TurnRange, TurnState, TurnUsage};
+use hob_domain::{AppName, LeaseOutcome, StoreError};
 
 use super::{
     Fixture, accept, app, at, ending, event, id, lease, make, node, prompts, remembered, request,
@@ -111,6 +111,37 @@ pub async fn turns_outside_sessions_count(fixture: &dyn Fixture) {
     let outbox = store.outbox(10, &[]).await.unwrap();
     let apps: Vec<_> = outbox.iter().map(|item| item.app.as_str()).collect();
     assert_eq!((apps, prompts(&outbox)), (vec!["a", "@owner"], vec!["one", "two"]));
+}
+
+/// A cost that an agent reports late belongs to its turn, and is no turn of its own. A former lease holder adds none.
+pub async fn cost_is_added_after_the_end_of_a_turn(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    make(&*store, [1]).await;
+    whole_turn(&*store, 1, 11).await;
+    whole_turn(&*store, 1, 12).await;
+    let (a, owner) = (app("a"), AppName::owner());
+    let target = CostTarget::Turn { lease: lease(1), index: 1 };
+    for (cost, second) in [(0.25, 13), (f64::NAN, 14), (-1.0, 15), (0.125, DAY)] {
+        store.add_cost(&target, cost, at(second)).await.unwrap();
+    }
+    let turns = store.turns(&a, &id(1), TurnRange::Before { before: 9, limit: 9 }).await.unwrap();
+    let costs: Vec<f64> = turns.unwrap().iter().map(|turn| turn.usage.cost_usd).collect();
+    assert_eq!(costs, [0.5 + 0.375, 0.5]);
+    let session = store.session(&a, &id(1)).await.unwrap().unwrap();
+    assert_eq!(session.usage, TurnUsage { cost_usd: 1.375, ..twice() });
+    store.add_cost(&CostTarget::Sessionless(owner.clone()), 2.0, at(16)).await.unwrap();
+    let days = store.usage(at(0), None, None).await.unwrap();
+    let days: Vec<_> =
+        days.iter().map(|d| (d.day, d.app.as_str(), d.turns, d.usage.cost_usd)).collect();
+    let expected = [(at(0), "@owner", 0, 2.0), (at(0), "a", 2, 1.25), (at(DAY), "a", 0, 0.125)];
+    assert_eq!(days, expected);
+    let former = lease(1);
+    let newer = store.acquire_lease(&id(1), &node(), Duration::ZERO, at(17)).await.unwrap();
+    assert!(matches!(newer, LeaseOutcome::Acquired(..)), "{newer:?}");
+    let target = CostTarget::Turn { lease: former, index: 1 };
+    let refused = store.add_cost(&target, 1.0, at(18)).await;
+    assert!(matches!(refused, Err(StoreError::Lost)), "{refused:?}");
+    assert_eq!(usage_on(&*store, &a, at(18)).await.cost_usd, 1.25);
 }
 
 /// The end of a turn puts it into the outbox, in order, until the memory has acknowledged it.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
-    RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore,
-    SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, UsageDay,
+    Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits,
+    OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId,
+    SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState,
+    TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
@@ -20,12 +21,14 @@ use super::fences::fence;
 use super::leases;
 use super::session_lists;
 use super::session_rows::{SESSION, id as session_id, key, number, session as session_row};
-use super::turns::{APPEND, Columns, END, End, START, accept, before, close, count, numbered};
+use super::turns::{
+    ADD_COST, APPEND, Columns, END, End, START, accept, before, close, count, numbered,
+};
 use crate::postgres::connections::{Again, Scoped, Values};
 use crate::postgres::row_scope::RowScope;
 use crate::postgres::text::put;
 use crate::postgres::text_cipher::TextKind;
-use crate::values::{day, hashed_key, micros};
+use crate::values::{UsageColumns, day, hashed_key, micros};
 
 const CREATE: &str = "WITH made AS (
          INSERT INTO hob.sessions (id, created_at, app, agent, meta, cwd, model, system, permissions,
@@ -262,6 +265,32 @@ impl SessionStore for PostgresLedger {
                 count(&client, app, turn.state, 1, &turn.usage, now).await
             })
             .await
+    }
+
+    async fn add_cost(
+        &self,
+        target: &CostTarget,
+        cost_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let usage = TurnUsage { cost_usd, ..TurnUsage::default() };
+        match target {
+            CostTarget::Turn { lease, index } => {
+                let cost = UsageColumns::of(&usage).cost;
+                let values: Values<'_> =
+                    &[&key(&lease.session), &i64::from(*index), &cost, &day(now), &fence(lease)];
+                let row = self.of_app(&lease.app).query_one(Again::Never, ADD_COST, values).await?;
+                row.map(drop).ok_or(StoreError::Lost)
+            }
+            CostTarget::Sessionless(app) => {
+                let usage = &usage;
+                self.of_app(app)
+                    .transaction(|client| async move {
+                        count(&client, app.as_str(), TurnState::Finished, 0, usage, now).await
+                    })
+                    .await
+            }
+        }
     }
 
     async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {

@@ -87,6 +87,20 @@ const COUNT: &str = "INSERT INTO hob.usage AS u (app, day, part, input_tokens, o
          cost_usd = u.cost_usd + excluded.cost_usd, turns = u.turns + excluded.turns,
          failed = u.failed + excluded.failed";
 
+/// Adds a cost to a turn that has ended, to its session and to its app's day. Does nothing if the fence differs.
+pub(super) const ADD_COST: &str = "WITH head AS (
+         UPDATE hob.heads SET cost_usd = cost_usd + $3 WHERE session = $1 AND fence = $5
+         RETURNING app
+     ), turn AS (
+         UPDATE hob.turns SET cost_usd = turns.cost_usd + $3
+         FROM head WHERE turns.session = $1 AND turns.number = $2
+     ), counted AS (
+         INSERT INTO hob.usage AS u (app, day, part, input_tokens, output_tokens, cached_read_tokens,
+             cached_write_tokens, cost_usd, turns, failed)
+         SELECT app, $4, pg_backend_pid() % 16, 0, 0, 0, 0, $3, 0, 0 FROM head
+         ON CONFLICT (app, day, part) DO UPDATE SET cost_usd = u.cost_usd + excluded.cost_usd
+     ) SELECT app FROM head";
+
 /// Events as statement parameters: one array per column.
 pub(super) struct Columns {
     pub(super) kinds: Vec<String>,

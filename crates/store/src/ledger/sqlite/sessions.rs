@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hob_domain::session::{
-    Accepted, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxItem,
-    Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
-    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, UsageDay,
+    Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits,
+    OutboxItem, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
+    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -15,7 +15,10 @@ use super::Ledger;
 use super::fences::check;
 use super::leases;
 use super::session_lists::{events, find, list, turns, usage};
-use super::turns::{accept, add_to_day, append, cancel_queued, end, repeat, start};
+use super::turns::{
+    DayTurns, accept, add_to_day, add_turn_cost, add_usage_to_day, append, cancel_queued, end,
+    repeat, start,
+};
 use crate::sqlite::failed;
 use crate::values::{UsageColumns, micros, session_id};
 
@@ -228,6 +231,28 @@ impl SessionStore for Ledger {
                         None => Ok(()),
                     })
                     .map_err(failed)
+            })
+            .await
+    }
+
+    async fn add_cost(
+        &self,
+        target: &CostTarget,
+        cost_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let target = target.clone();
+        let used = UsageColumns::of(&TurnUsage { cost_usd, ..TurnUsage::default() });
+        self.database
+            .write(move |transaction| match &target {
+                CostTarget::Turn { lease, index } => {
+                    check(transaction, lease)?;
+                    add_turn_cost(transaction, &lease.session, *index, &used, now).map_err(failed)
+                }
+                CostTarget::Sessionless(app) => {
+                    add_usage_to_day(transaction, app.as_str(), &used, DayTurns::NONE, now)
+                        .map_err(failed)
+                }
             })
             .await
     }

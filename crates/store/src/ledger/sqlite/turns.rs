@@ -275,6 +275,26 @@ fn end_unanswered(
     Ok(end.event(index))
 }
 
+/// Adds a cost to a turn that has ended, to its session and to its app's day.
+pub(super) fn add_turn_cost(
+    transaction: &Transaction<'_>,
+    id: &SessionId,
+    index: u32,
+    used: &UsageColumns,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "UPDATE turns SET cost_usd = cost_usd + ?3 WHERE session = ?1 AND number = ?2",
+        )?
+        .execute(params![id.as_str(), index, used.cost])?;
+    add_usage(transaction, id, used)?;
+    let app: String = transaction
+        .prepare_cached("SELECT app FROM sessions WHERE id = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))?;
+    add_usage_to_day(transaction, &app, used, DayTurns::NONE, now)
+}
+
 /// Adds the usage of a turn to the sums of its session.
 fn add_usage(
     transaction: &Transaction<'_>,
@@ -321,16 +341,38 @@ pub(super) fn add_to_day(
     used: &UsageColumns,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
+    let turns = DayTurns { ended: 1, failed: i64::from(state.is_failure()) };
+    add_usage_to_day(transaction, app, used, turns, now)
+}
+
+/// How many turns are added to a day, and how many of them failed.
+pub(super) struct DayTurns {
+    ended: i64,
+    failed: i64,
+}
+
+impl DayTurns {
+    pub(super) const NONE: DayTurns = DayTurns { ended: 0, failed: 0 };
+}
+
+/// Adds usage and a number of turns to the usage of an app's day.
+pub(super) fn add_usage_to_day(
+    transaction: &Transaction<'_>,
+    app: &str,
+    used: &UsageColumns,
+    turns: DayTurns,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "INSERT INTO usage (app, day, input_tokens, output_tokens, cached_read_tokens,
                  cached_write_tokens, cost_usd, turns, failed)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?8)
              ON CONFLICT (app, day) DO UPDATE SET input_tokens = input_tokens + ?3,
                  output_tokens = output_tokens + ?4,
                  cached_read_tokens = cached_read_tokens + ?5,
                  cached_write_tokens = cached_write_tokens + ?6, cost_usd = cost_usd + ?7,
-                 turns = turns + 1, failed = failed + ?8",
+                 turns = turns + ?9, failed = failed + ?8",
         )?
         .execute(params![
             app,
@@ -340,7 +382,8 @@ pub(super) fn add_to_day(
             used.cached_read,
             used.cached_write,
             used.cost,
-            state.is_failure()
+            turns.failed,
+            turns.ended
         ])?;
     Ok(())
 }
