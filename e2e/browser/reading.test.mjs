@@ -217,7 +217,22 @@ it('usage is shown for other time ranges', VIEWS, async (hob) => {
   await close(page);
 });
 
-it('a session of Claude on a terminal says that no cost is reported', VIEWS, async (hob) => {
+it('the cost of Claude on a terminal is seen', VIEWS, async (hob) => {
+  const id = await hob.session('claude');
+  await hob.ask(id, '[[cost 0.25]] [[say an answer]]');
+  await until('the cost is known', async () => (await hob.call('GET', `/admin/sessions/${id}`)).usage.cost_usd === 0.25);
+  return id;
+}, async (hob, options, id) => {
+  const page = await visit(browser, hob, `/sessions/${id}`, options);
+  const facts = page.locator('.session-facts');
+  await facts.getByText('$0.25').waitFor();
+  await facts.getByText(/^\d+ tokens$/).waitFor();
+  await page.locator('.turn-end').getByText('$0.25').waitFor();
+  await assertView(page, options);
+  await close(page);
+});
+
+it('a session says that its agent reports no cost', VIEWS, async (hob) => {
   const id = await hob.session('claude');
   await hob.ask(id, '[[say an answer]]');
   await hob.idle(id);

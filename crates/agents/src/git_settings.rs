@@ -31,7 +31,7 @@ pub fn add(env: &mut Vec<(OsString, OsString)>, socket: &Path, hosts: &[String])
 }
 
 /// Returns a path as one word of a shell.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 

@@ -64,6 +64,8 @@ enum Command {
     SessionStart(commands::session_start::Args),
     #[command(hide = true)]
     GitCredential(commands::git_credential::Args),
+    #[command(hide = true)]
+    ClaudeCost(commands::claude_cost::Args),
     App(commands::app::Args),
     Claude(commands::claude::Args),
     Key(commands::key::Args),
@@ -97,6 +99,7 @@ pub fn run() -> ExitCode {
         Command::Claude(args) => commands::claude::run(&args),
         Command::Hooks(args) => commands::hooks::run(&args),
         Command::GitCredential(args) => commands::git_credential::run(&args),
+        Command::ClaudeCost(args) => commands::claude_cost::run(&args),
         Command::Mcp(args) => return commands::mcp::run(&args),
         Command::Serve(args) => context(args.overrides(), umask)
             .and_then(|context| commands::serve::run(&context, &args)),

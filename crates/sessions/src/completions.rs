@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use hob_domain::session::{
-    Permissions, RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage,
+    CostTarget, Permissions, RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage,
 };
 use hob_domain::{App, AppFilter, AppName, AppStore, Block, Timestamp};
 use serde_json::Value;
@@ -24,7 +24,7 @@ use hob_agents::Runtime;
 use hob_agents::call_choice::CallChoice;
 use hob_agents::claude::{
     AnswerCheck, BackendError, BackendFigures, ClaudeBackend, ClaudeTransport, Completion,
-    CompletionRequest, Event, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
+    CompletionRequest, Event, LateCost, Origin, ProcessInfo, Profile, TurnResult, temporary_scope,
 };
 use hob_agents::client_tools::ClientTool;
 use hob_files::owned;
@@ -136,7 +136,13 @@ impl Stream for CompletionStream {
 }
 
 impl Completions {
-    pub fn new(options: CompletionsOptions) -> Completions {
+    /// Creates the part. `late_costs` are those of its backend. Must be called within a tokio runtime.
+    pub fn new(
+        options: CompletionsOptions,
+        late_costs: mpsc::UnboundedReceiver<LateCost>,
+    ) -> Completions {
+        let Runtime { tasks, stopping, .. } = &options.runtime;
+        tasks.spawn(store_late_costs(options.store.clone(), late_costs, stopping.clone()));
         Completions {
             shared: Arc::new(CompletionsState {
                 options,
@@ -345,6 +351,26 @@ impl Completions {
         // The agent may read the files of a request without asking for a permission.
         profile.allow_reading(&options.runtime.sandbox.files_of(app));
         Ok(profile)
+    }
+}
+
+/// Adds costs that become known after their turns to the usage of their apps, until Hob stops.
+async fn store_late_costs(
+    store: Arc<dyn SessionStore>,
+    mut costs: mpsc::UnboundedReceiver<LateCost>,
+    stopping: CancellationToken,
+) {
+    loop {
+        let late = tokio::select! {
+            late = costs.recv() => late,
+            () = stopping.cancelled() => None,
+        };
+        let Some(LateCost { app, usd }) = late else { return };
+        let Ok(name) = AppName::stored(app.as_str()) else { continue };
+        let target = CostTarget::Sessionless(name);
+        if let Err(error) = store.add_cost(&target, usd, Timestamp::now()).await {
+            tracing::error!(%error, app, "failed to count a cost");
+        }
     }
 }
 

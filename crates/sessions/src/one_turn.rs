@@ -44,6 +44,7 @@ impl OneTurn {
             resume: None,
             history: Vec::new(),
             model: self.model.clone(),
+            cost: 0.0,
             choices: AgentChoices::default(),
             system: self.system.clone(),
             permissions: Permissions::Deny,

@@ -13,6 +13,7 @@
 //! | `[[tool NAME JSON]]` | a tool call; the agent runs `Bash` for real, in a session of its own, and asks MCP servers |
 //! | `[[also NAME JSON]]` | one more call in the same message as the tool before it |
 //! | `[[stop REASON]]` | the stop reason |
+//! | `[[cost USD]]` | the process has cost this much more (terminal, stream-json) |
 //! | `[[error STATUS TEXT]]` | the model API's error |
 //! | `[[sleep MS]]`, `[[hang]]` | wait for this long, or forever |
 //! | `[[retry MS]]` | wait as the CLI does between tries of a failing API |
@@ -56,6 +57,7 @@ pub enum Step {
         also: bool,
     },
     Stop(String),
+    Cost(f64),
     Error {
         status: u16,
         message: String,
@@ -125,6 +127,7 @@ fn parse_one(words: &str) -> Option<Step> {
         "tool" => tool(false)?,
         "also" => tool(true)?,
         "stop" => Step::Stop(text),
+        "cost" => Step::Cost(rest.parse().ok()?),
         "error" => {
             let (status, message) = rest.split_once(' ').unwrap_or((rest, "scripted error"));
             Step::Error { status: status.parse().ok()?, message: message.to_owned() }

@@ -55,6 +55,11 @@ impl ArgumentFiles {
         text.map(|text| self.process_file(text, "txt")).transpose()
     }
 
+    /// Creates the file into which one process writes its cost.
+    pub fn cost(&self) -> io::Result<ProcessFile> {
+        self.process_file("", "cost")
+    }
+
     /// Writes MCP servers of which one belongs to a single process.
     pub fn process_mcp_config(&self, servers: &Map<String, Value>) -> io::Result<ProcessFile> {
         self.process_file(&json!({"mcpServers": servers}).to_string(), "json")

@@ -13,10 +13,11 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::cost::{CostMeter, LATE_COST_WINDOW};
 use super::counts::{BackendFigures, Origin, OriginCounts};
 use super::error::BackendError;
 use super::input::preamble;
-use super::options::{BackendOptions, HistoryMode};
+use super::options::{BackendOptions, HistoryMode, LateCost};
 use super::pool::Pool;
 use super::process_list::ProcessInfo;
 use super::profile::Profile;
@@ -373,6 +374,9 @@ impl BackendState {
 
     /// Returns an idle process to the pool.
     fn keep(&self, pooled: PooledProcess, keys: Vec<Fingerprint>) {
+        if let Some(meter) = pooled.process.late_cost() {
+            self.report_late_cost(pooled.entry.app(), meter);
+        }
         let turns = pooled.process.turns();
         pooled.entry.update(|info| (info.busy, info.turns) = (false, turns));
         // A process into which a person has typed may have diverged. It stays alive for that person, but
@@ -380,6 +384,23 @@ impl BackendState {
         let keys = if pooled.process.has_human_input() { Vec::new() } else { keys };
         self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
+    }
+
+    /// Reports by how much the cost of a turn grows after its result. The next turn of the process takes what is left.
+    fn report_late_cost(&self, app: String, meter: CostMeter) {
+        let Some(costs) = self.starter.options.late_costs.clone() else { return };
+        let stopping = self.starter.options.runtime.stopping.clone();
+        let closing = self.closing.clone();
+        self.starter.tasks.spawn(async move {
+            while meter.may_grow() {
+                tokio::select! {
+                    usd = meter.late_growth() => drop(costs.send(LateCost { app: app.clone(), usd })),
+                    () = tokio::time::sleep(LATE_COST_WINDOW) => {}
+                    () = stopping.cancelled() => return,
+                    () = closing.cancelled() => return,
+                }
+            }
+        });
     }
 
     /// Finds or starts the process for a request. Returns it with the prompt to type.

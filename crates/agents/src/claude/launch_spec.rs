@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use hob_child::{Confinement, Streams};
 use hob_domain::session::Permissions;
 use hob_domain::{AgentSpec, AppName};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::config::ConfigFolder;
+use super::cost;
 use super::profile::Profile;
 use crate::sandbox::SandboxConfig;
 
@@ -26,6 +27,8 @@ pub struct LaunchSpec {
     pub confinement: Option<Confinement>,
     /// The hosts for which Git gets the user's credential.
     pub git_hosts: Vec<String>,
+    /// Settings of the program that win over those in its files.
+    pub settings: Map<String, Value>,
 }
 
 /// Provides the launch spec for a conversation's process.
@@ -36,8 +39,14 @@ pub trait LaunchSpecProvider: Send + Sync {
 impl LaunchSpec {
     /// Creates the spec of a trusted program with an empty environment.
     pub fn new(command: Vec<String>, config: ConfigFolder) -> LaunchSpec {
-        let environment = Vec::new();
-        LaunchSpec { command, environment, config, confinement: None, git_hosts: Vec::new() }
+        LaunchSpec {
+            command,
+            environment: Vec::new(),
+            config,
+            confinement: None,
+            git_hosts: Vec::new(),
+            settings: Map::new(),
+        }
     }
 
     /// Sets a variable.
@@ -82,20 +91,40 @@ impl LaunchSpec {
         self.set_default(SUGGESTIONS, "false");
     }
 
-    /// Returns the permission mode and further arguments for tools that would ask.
-    pub fn permit(&mut self, permissions: Permissions) -> (&'static str, Vec<String>) {
+    /// Prepares for tools that would ask, and returns the permission mode.
+    pub fn permit(&mut self, permissions: Permissions) -> &'static str {
         match permissions {
-            Permissions::Deny => ("dontAsk", Vec::new()),
-            Permissions::Ask => ("default", Vec::new()),
+            Permissions::Deny => "dontAsk",
+            Permissions::Ask => "default",
             Permissions::Allow => {
                 // As root it refuses to bypass permissions unless it is declared to be in a sandbox.
                 if self.confinement.is_some() {
                     self.set("IS_SANDBOX", "1");
                 }
-                let settings = json!({"skipDangerousModePermissionPrompt": true});
-                ("bypassPermissions", vec![format!("--settings={settings}")])
+                self.settings.insert("skipDangerousModePermissionPrompt".to_owned(), json!(true));
+                "bypassPermissions"
             }
         }
+    }
+
+    /// Lets the program in a terminal write its cost into a file, after which a status line of the user still runs.
+    /// Settings in the user's own command are not replaced; the cost is unknown then.
+    pub fn report_cost(&mut self, file: &Path, cwd: &Path) -> io::Result<()> {
+        if self.command.iter().any(|word| word.starts_with("--settings")) {
+            return Ok(());
+        }
+        let program = hob_child::own_program()?;
+        let theirs = cost::users_status_line(&self.config, cwd);
+        let line = cost::status_line(&program, file, theirs);
+        self.settings.insert("statusLine".to_owned(), line);
+        self.allow_path(file);
+        Ok(())
+    }
+
+    /// Returns the argument with the settings, if there are any.
+    pub fn settings_argument(&self) -> Option<String> {
+        let settings = &self.settings;
+        (!settings.is_empty()).then(|| format!("--settings={}", Value::Object(settings.clone())))
     }
 }
 
@@ -132,6 +161,7 @@ impl LaunchSpecProvider for SandboxedLauncher {
             config,
             confinement: child.confinement,
             git_hosts: self.agent.git_hosts.clone(),
+            settings: Map::new(),
         })
     }
 }

@@ -7,6 +7,7 @@
 //! - Transcript side: [`hob_transcript::claude`] reads records, assembles turns and writes a history for
 //!   `--resume`; [`transcript_tail`] follows a transcript file.
 //! - Terminal side: [`input`] makes a prompt safe to type, [`screen`] recognises what is shown.
+//! - [`cost`] reads what a process in a terminal has cost.
 //! - [`terminal_session`] is one process in a terminal, [`stream_session`] one without, [`starter`] starts
 //!   them, [`process_list`] lists all of them, [`pool`] holds the idle ones, [`turn_output`] is what a turn
 //!   has said, [`backend`] puts everything together.
@@ -14,6 +15,7 @@
 mod argument_files;
 mod backend;
 mod config;
+mod cost;
 mod counts;
 mod error;
 pub(crate) mod input;
@@ -43,6 +45,7 @@ pub use transcript_tail::TranscriptWatcher;
 
 pub use backend::{ClaudeBackend, Completion};
 pub use config::{ConfigFolder, prepare_own_folder};
+pub use cost::{CostMeter, FirstCost};
 pub use counts::{BackendFigures, Origin};
 pub use error::BackendError;
 pub use hob_transcript::claude::{
@@ -50,7 +53,7 @@ pub use hob_transcript::claude::{
 };
 pub use launch_spec::temporary_scope;
 pub use launch_spec::{LaunchSpec, LaunchSpecProvider, SandboxedLauncher};
-pub use options::{BackendOptions, HistoryMode};
+pub use options::{BackendOptions, HistoryMode, LateCost};
 pub use process_list::ProcessInfo;
 pub(crate) use profile::{ArgumentPaths, STREAM_ARGUMENTS};
 pub use profile::{ClaudeTransport, Profile};

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+
 use super::launch_spec::{LaunchSpec, LaunchSpecProvider};
 use crate::runtime::Runtime;
 
@@ -27,6 +29,16 @@ pub struct BackendOptions {
     pub stall_after: Duration,
     /// A turn that waits for the results of the client's tools is ended after this time.
     pub tool_result_timeout: Duration,
+    /// Takes the costs that become known after the result of their turn.
+    pub late_costs: Option<mpsc::UnboundedSender<LateCost>>,
+}
+
+/// A cost that became known after the result of its turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LateCost {
+    /// The app that owns the conversation.
+    pub app: String,
+    pub usd: f64,
 }
 
 impl BackendOptions {
@@ -46,6 +58,7 @@ impl BackendOptions {
             turn_timeout: Duration::from_secs(1800),
             stall_after: Duration::from_secs(20),
             tool_result_timeout: Duration::from_secs(600),
+            late_costs: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use hob_child::Output;
 use hob_transcript::claude::{Event, TurnResult};
 use tokio_util::sync::CancellationToken;
 
+use super::cost::CostMeter;
 use super::error::BackendError;
 use super::stream_session::StreamSession;
 use super::terminal_session::{TerminalSession, TurnEnd, TurnTimeouts};
@@ -33,6 +34,14 @@ impl ClaudeProcess {
         match self {
             ClaudeProcess::Terminal(session) => session.output(),
             ClaudeProcess::Stream(session) => session.output(),
+        }
+    }
+
+    /// Returns the meter of costs that become known after the result of a turn.
+    pub fn late_cost(&self) -> Option<CostMeter> {
+        match self {
+            ClaudeProcess::Terminal(session) => Some(session.cost.clone()),
+            ClaudeProcess::Stream(_) => None,
         }
     }
 

@@ -58,12 +58,20 @@ pub(crate) struct ArgumentPaths {
     process_mcp_config: Option<ProcessFile>,
     system_prompt: Option<ProcessFile>,
     append_system_prompt: Option<ProcessFile>,
+    /// The file into which a process in a terminal writes its cost.
+    cost: Option<ProcessFile>,
 }
 
 impl ArgumentPaths {
+    /// Returns the files that the process reads.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         let files = [&self.process_mcp_config, &self.system_prompt, &self.append_system_prompt];
         self.mcp_config.iter().chain(files.into_iter().flatten().map(|file| &file.path))
+    }
+
+    /// Returns the file into which the process writes its cost, if it runs in a terminal.
+    pub fn cost(&self) -> Option<&Path> {
+        self.cost.as_ref().map(|file| file.path.as_path())
     }
 }
 
@@ -163,6 +171,10 @@ impl Profile {
             process_mcp_config,
             system_prompt: files.prompt(self.system_prompt.as_deref())?,
             append_system_prompt: files.prompt(self.append_system_prompt.as_deref())?,
+            cost: match self.transport {
+                ClaudeTransport::Terminal => Some(files.cost()?),
+                ClaudeTransport::Stream => None,
+            },
         })
     }
 
@@ -231,6 +243,7 @@ mod tests {
         profile.system_prompt = Some("a secret role".into());
         profile.append_system_prompt = Some("a secret rule".into());
         let paths = profile.argument_files(&files, None).unwrap();
+        assert!(paths.cost().is_some_and(Path::exists));
         let arguments = profile.arguments(&paths);
         assert!(!arguments.iter().any(|argument| argument.contains("secret")), "{arguments:?}");
         let read = |flag: &str| {

@@ -1,5 +1,7 @@
 //! Starts the processes of conversations, with their files, arguments and tool servers.
 
+use std::path::Path;
+
 use hob_child::Owner;
 use hob_domain::Timestamp;
 use hob_domain::session::Permissions;
@@ -11,6 +13,7 @@ use uuid::Uuid;
 
 use super::argument_files::ArgumentFiles;
 use super::config::ConfigFolder;
+use super::cost::{CostMeter, FirstCost};
 use super::error::BackendError;
 use super::options::{BackendOptions, HistoryMode};
 use super::process::ClaudeProcess;
@@ -130,8 +133,12 @@ impl ProcessStarter {
         let paths = profile.argument_files(&self.argument_files, config).map_err(internal)?;
         paths.all().for_each(|path| launch_spec.show_path(path));
         if profile.permission_mode.as_deref() == Some("bypassPermissions") {
-            arguments.extend(launch_spec.permit(Permissions::Allow).1);
+            launch_spec.permit(Permissions::Allow);
         }
+        if let Some(file) = paths.cost() {
+            launch_spec.report_cost(file, &profile.cwd).map_err(internal)?;
+        }
+        arguments.extend(launch_spec.settings_argument());
         arguments.extend(profile.arguments(&paths));
         if profile.transport == ClaudeTransport::Terminal {
             launch_spec.set("TERM", "xterm-256color");
@@ -155,6 +162,8 @@ impl ProcessStarter {
                 kind: TerminalKind::Backend,
                 agent: "claude".to_owned(),
             },
+            // Its session id is new, so nothing was spent in it before.
+            cost: CostMeter::new(paths.cost().map(Path::to_owned), FirstCost::Own),
         };
         let children = &self.options.runtime.children;
         let process = match profile.transport {

@@ -10,6 +10,7 @@ use hob_child::{
 use hob_transcript::claude::{Event, TurnOutcome, TurnReader, TurnResult};
 use tokio_util::sync::CancellationToken;
 
+use super::cost::CostMeter;
 use super::error::BackendError;
 use super::input;
 use super::screen::{self, Screen, View};
@@ -58,6 +59,8 @@ pub struct Launch {
     pub records: PermitsOfApp,
     /// Registers the terminal.
     pub registrar: TerminalRegistrar,
+    /// Reads what a process in a terminal has cost.
+    pub cost: CostMeter,
 }
 
 /// The end of a turn.
@@ -86,6 +89,7 @@ pub struct TerminalSession {
     records: PermitsOfApp,
     session_id: String,
     turns: u32,
+    pub(crate) cost: CostMeter,
     /// The time of the last human input after which the input box was cleared.
     pub(super) tidied: Option<Instant>,
 }
@@ -191,6 +195,7 @@ impl TerminalSession {
             records: launch.records,
             session_id: launch.session_id,
             turns: 0,
+            cost: launch.cost,
             tidied: None,
         };
         match session.wait_for_prompt(limits.ready).await {
@@ -248,6 +253,7 @@ impl TerminalSession {
         self.terminal.turn_started();
         let end = self.run_turn(prompt, limits, interrupt, &mut emit).await;
         self.terminal.turn_ended(self.turns);
+        self.cost.note_turn_end();
         end
     }
 
@@ -285,7 +291,7 @@ impl TerminalSession {
                     session_id: self.session_id.clone(),
                     stop_reason,
                     usage,
-                    cost_usd: 0.0,
+                    cost_usd: self.cost.growth().await,
                 }))
             }
             TurnOutcome::ApiError { kind, status, message } => {
@@ -314,6 +320,7 @@ impl TerminalSession {
             // Marked before reading, so that no change in between is missed.
             let mut changed = self.watch.changed();
             changed.mark_unchanged();
+            self.cost.note_beginning().await;
             if reading.advance(emit).await? {
                 last_activity = Instant::now();
                 stalled = false;

@@ -76,6 +76,7 @@ async fn start(command: &Path, environment: &[(&str, String)], arguments: &[&str
             kind: TerminalKind::Session,
             agent: "claude".to_owned(),
         },
+        cost: CostMeter::default(),
     };
     let session = TerminalSession::start(&children, launch, LIMITS).await.unwrap();
     let terminal = terminals.get(ID).unwrap();

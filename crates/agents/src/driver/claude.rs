@@ -1,19 +1,20 @@
 //! What both drivers of Claude Code share: its arguments, its configuration folder, and its records as
 //! messages of the Agent Client Protocol.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hob_domain::json_size::has_too_many_values;
 use hob_domain::{Block, Message, Role, Timestamp};
 use hob_files::owned;
 use hob_transcript::claude::{SeedContext, seed_transcript};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
 use crate::claude::{
-    ArgumentFiles, ArgumentPaths, ConfigFolder, LaunchSpec, Profile, TranscriptFile,
+    ArgumentFiles, ArgumentPaths, ClaudeTransport, ConfigFolder, CostMeter, FirstCost, LaunchSpec,
+    Profile, TranscriptFile,
 };
 use crate::mcp_servers;
 
@@ -28,7 +29,7 @@ pub(super) struct PreparedSession {
     rebuilt: bool,
     /// The files that the arguments name, removed with this value.
     argument_files: ArgumentFiles,
-    /// Those of them that hold prompts.
+    /// Those of them that hold prompts, and the one that takes the cost.
     prompts: ArgumentPaths,
     /// The folder that holds only those files.
     folder: PathBuf,
@@ -46,6 +47,7 @@ impl Drop for PreparedSession {
 /// searched.
 pub(super) async fn prepare(
     mut start: StartOptions,
+    transport: ClaudeTransport,
 ) -> Result<(PreparedSession, StartOptions), StartError> {
     let permit = match start.history.is_empty() {
         true => None,
@@ -53,12 +55,15 @@ pub(super) async fn prepare(
     };
     let preparing = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        prepare_now(&mut start).map(|prepared| (prepared, start))
+        prepare_now(&mut start, transport).map(|prepared| (prepared, start))
     });
     preparing.await.map_err(|error| StartError::Internal(error.to_string()))?
 }
 
-fn prepare_now(start: &mut StartOptions) -> Result<PreparedSession, StartError> {
+fn prepare_now(
+    start: &mut StartOptions,
+    transport: ClaudeTransport,
+) -> Result<PreparedSession, StartError> {
     let internal = |error: std::io::Error| StartError::Internal(error.to_string());
     // A configuration folder is never shared by apps: it holds transcripts, and settings that run commands.
     let owner = start.child.owner.clone().unwrap_or_default();
@@ -67,14 +72,15 @@ fn prepare_now(start: &mut StartOptions) -> Result<PreparedSession, StartError> 
     let config =
         ConfigFolder::for_environment(&start.child.env, &parent, sandboxed).map_err(internal)?;
     let mut launch_spec = LaunchSpec {
-        command: Vec::new(),
+        command: start.child.args.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         environment: std::mem::take(&mut start.child.env),
         config: config.clone(),
         confinement: start.child.confinement.take(),
         git_hosts: owner.git_hosts,
+        settings: Map::new(),
     };
     launch_spec.unattended();
-    let (mode, more) = launch_spec.permit(start.permissions);
+    let mode = launch_spec.permit(start.permissions);
     let session = start.resume.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let transcript = TranscriptFile::new(&config, &start.child.cwd, &session);
     // A transcript on this node may predate turns that ran on another node.
@@ -95,10 +101,10 @@ fn prepare_now(start: &mut StartOptions) -> Result<PreparedSession, StartError> 
         None => vec!["--session-id".to_owned(), session.clone()],
     };
     let mut profile = Profile::new(start.child.cwd.clone());
+    profile.transport = transport;
     profile.model = start.model.clone();
     profile.append_system_prompt = start.system.clone();
     profile.permission_mode = Some(mode.to_owned());
-    arguments.extend(more);
     let folder = start.claude.join("mcp").join(&session);
     let argument_files = ArgumentFiles::new(folder.clone());
     profile.mcp_servers = mcp_servers::for_claude(&start.mcp_servers);
@@ -108,6 +114,10 @@ fn prepare_now(start: &mut StartOptions) -> Result<PreparedSession, StartError> 
     let paths = profile.argument_files(&argument_files, None).map_err(internal)?;
     // The files lie in Hob's home, which the sandbox hides.
     paths.all().for_each(|path| launch_spec.show_path(path));
+    if let Some(file) = paths.cost() {
+        launch_spec.report_cost(file, &start.child.cwd).map_err(internal)?;
+    }
+    arguments.extend(launch_spec.settings_argument());
     (start.child.env, start.child.confinement) = (launch_spec.environment, launch_spec.confinement);
     arguments.extend(profile.arguments(&paths));
     Ok(PreparedSession {
@@ -170,6 +180,15 @@ fn rebuild(
 }
 
 impl PreparedSession {
+    /// Returns the meter of the process that runs the session.
+    pub fn cost_meter(&self, start: &StartOptions) -> CostMeter {
+        let first = match start.resume {
+            Some(_) => FirstCost::MayContainEarlier,
+            None => FirstCost::Own,
+        };
+        CostMeter::new(self.prompts.cost().map(Path::to_owned), first)
+    }
+
     /// Returns a notice for the caller if the conversation was rebuilt.
     pub fn notice(&self) -> Option<String> {
         let text = "the conversation was rebuilt from the ledger: the agent knows all messages, but not what its tools did";
@@ -184,6 +203,11 @@ pub(super) fn update(session: &str, update: Value, raw: &Value) -> String {
     json!({"jsonrpc": "2.0", "method": "session/update",
         "params": {"sessionId": session, "update": update}})
     .to_string()
+}
+
+/// Builds the update that names what the conversation has cost so far.
+pub(super) fn cost_update(usd: f64) -> Value {
+    json!({"sessionUpdate": "usage_update", "cost": {"amount": usd, "currency": "USD"}})
 }
 
 /// Builds the update for a block of a message; `None` for blocks without an update.

@@ -25,9 +25,9 @@ use super::live_agent::{
 use super::permission_detail::permission_detail;
 use super::settings::SettingRefusal;
 use super::start::{StartError, StartOptions};
-use crate::claude::STREAM_ARGUMENTS;
 use crate::claude::input;
 use crate::claude::pipes::{self, MAX_PENDING_RECORDS, Record};
+use crate::claude::{ClaudeTransport, STREAM_ARGUMENTS};
 
 /// How long the program may take to exit after its input is closed.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
@@ -36,7 +36,7 @@ const DENIED: &str = "This was not allowed.";
 
 /// Starts the program.
 pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> {
-    let (prepared, start) = claude::prepare(start).await?;
+    let (prepared, start) = claude::prepare(start, ClaudeTransport::Stream).await?;
     let mut arguments: Vec<String> = STREAM_ARGUMENTS.map(str::to_owned).into();
     if start.permissions == Permissions::Ask {
         arguments.extend(["--permission-prompt-tool".to_owned(), "stdio".to_owned()]);
@@ -245,9 +245,7 @@ impl Translator {
         self.asked.clear();
         let mut events = Vec::new();
         if let Some(cost) = result.total_cost_usd {
-            let update = json!({"sessionUpdate": "usage_update",
-                "cost": {"amount": cost, "currency": "USD"}});
-            events.push(self.message(update, &Value::Null));
+            events.push(self.message(claude::cost_update(cost), &Value::Null));
         }
         let succeeded = !result.is_error && result.subtype.as_deref() == Some("success");
         let end = if self.interrupted && !succeeded {

@@ -11,7 +11,8 @@ use super::claude::{self, PreparedSession};
 use super::live_agent::{AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent};
 use super::start::{StartError, StartOptions};
 use crate::claude::{
-    BackendError, Event, Launch, TerminalSession, TurnEnd, TurnResult, TurnTimeouts,
+    BackendError, ClaudeTransport, Event, Launch, TerminalSession, TurnEnd, TurnResult,
+    TurnTimeouts,
 };
 
 /// Effectively no limit: the session has its own turn timeout.
@@ -21,7 +22,7 @@ const STALL_AFTER: Duration = Duration::from_secs(20);
 
 /// Starts the program and waits for its prompt.
 pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> {
-    let (prepared, start) = claude::prepare(start).await?;
+    let (prepared, start) = claude::prepare(start, ClaudeTransport::Terminal).await?;
     let folder = prepared.transcript.create_folder();
     let folder = folder.map_err(|error| StartError::Internal(error.to_string()))?;
     let mut environment = start.child.env.clone();
@@ -41,6 +42,7 @@ pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> 
         confinement: start.child.confinement.clone(),
         records: start.permits.records.clone(),
         registrar: start.registrar.clone(),
+        cost: prepared.cost_meter(&start),
     };
     let limits =
         TurnTimeouts { ready: start.start_timeout, turn: NO_TURN_TIMEOUT, stall: STALL_AFTER };
@@ -55,8 +57,25 @@ pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> 
     })?;
     let (mut agent, channels) = LiveAgent::new(prepared.session.clone());
     agent.notice = prepared.notice();
-    start.tasks.spawn(run(session, prepared, limits, channels));
+    let cost = SessionCost { session: prepared.session.clone(), usd: start.cost };
+    start.tasks.spawn(run(session, prepared, limits, channels, cost));
     Ok(agent)
+}
+
+/// What the conversation has cost, with the costs of earlier processes.
+struct SessionCost {
+    session: String,
+    usd: f64,
+}
+
+impl SessionCost {
+    /// Adds what the process has cost since, and returns the message that says so.
+    fn add(&mut self, growth: f64) -> Option<AgentEvent> {
+        self.usd += growth;
+        let update = claude::cost_update(self.usd);
+        (growth > 0.0)
+            .then(|| AgentEvent::Message(claude::update(&self.session, update, &Value::Null)))
+    }
 }
 
 /// Runs prompts one by one until the channel closes or a turn breaks the process.
@@ -65,6 +84,7 @@ async fn run(
     prepared: PreparedSession,
     limits: TurnTimeouts,
     mut channels: DriverChannels,
+    mut cost: SessionCost,
 ) {
     let exit_status = loop {
         let prompt = tokio::select! {
@@ -74,10 +94,12 @@ async fn run(
                 Some(_) => continue,
             },
             how = session.exited() => break Some(how),
+            growth = session.cost.late_growth() => {
+                channels.send(cost.add(growth).into_iter().collect(), None).await;
+                continue;
+            }
         };
-        if let Err(how) =
-            turn(&mut session, &prepared.session, &prompt, limits, &mut channels).await
-        {
+        if let Err(how) = turn(&mut session, &prompt, limits, &mut channels, &mut cost).await {
             break Some(how);
         }
     };
@@ -92,11 +114,12 @@ async fn run(
 /// Runs one turn. An error means that the process must be ended, and says why.
 async fn turn(
     session: &mut TerminalSession,
-    name: &str,
     prompt: &str,
     limits: TurnTimeouts,
     channels: &mut DriverChannels,
+    cost: &mut SessionCost,
 ) -> Result<(), String> {
+    let name = cost.session.clone();
     let (events, mut happened) = mpsc::unbounded_channel::<(Event, Value)>();
     let interrupt = CancellationToken::new();
     let mut used = UsageById::new();
@@ -112,7 +135,7 @@ async fn turn(
                 biased;
                 Some((event, raw)) = happened.recv() => {
                     count(&mut used, &event);
-                    if let Some(event) = translate(name, event, &raw)
+                    if let Some(event) = translate(&name, event, &raw)
                         && !channels.send(vec![event], None).await
                     {
                         return Err("the client disconnected".to_owned());
@@ -129,7 +152,7 @@ async fn turn(
     };
     while let Ok((event, raw)) = happened.try_recv() {
         count(&mut used, &event);
-        if let Some(event) = translate(name, event, &raw) {
+        if let Some(event) = translate(&name, event, &raw) {
             let _ = channels.send(vec![event], None).await;
         }
     }
@@ -138,6 +161,10 @@ async fn turn(
     let cancelled = || {
         let used = usage(&Usage::total(used.values()));
         claude::result(&prompt, "cancelled", &used, &Value::Null)
+    };
+    let growth = match &end {
+        Ok(TurnEnd::Finished(result)) => result.cost_usd,
+        _ => session.cost.growth().await,
     };
     let (line, over, usable) = match end {
         Ok(TurnEnd::Finished(result)) => {
@@ -157,7 +184,8 @@ async fn turn(
             (claude::error(&prompt, &text, &Value::Null), Err(text.clone()), Err(text))
         }
     };
-    let _ = channels.send(vec![AgentEvent::Message(line), AgentEvent::TurnEnded(over)], None).await;
+    let last = [AgentEvent::Message(line), AgentEvent::TurnEnded(over)];
+    let _ = channels.send(cost.add(growth).into_iter().chain(last).collect(), None).await;
     usable
 }
 
@@ -187,7 +215,7 @@ fn count(used: &mut UsageById, event: &Event) {
     }
 }
 
-/// Returns the tokens as ACP counts them. The interactive program reports no cost.
+/// Returns the tokens as ACP counts them.
 fn usage(usage: &Usage) -> Value {
     json!({"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens,
         "cachedReadTokens": usage.cache_read_input_tokens,

@@ -11,6 +11,7 @@ mod candidates;
 pub mod capture_transcript;
 pub mod capture_turn;
 pub mod claude;
+pub mod claude_cost;
 pub mod completions;
 pub mod config;
 mod confirm;

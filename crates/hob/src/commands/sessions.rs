@@ -406,7 +406,7 @@ fn session_text(view: &View, session: &Value) -> String {
     shown
 }
 
-/// Returns the cost of a session. Some agents, such as Claude Code in a terminal, report only tokens.
+/// Returns the cost of a session. Some agents, such as Codex, report only tokens.
 fn cost_in_words(usage: &Value) -> String {
     let cost = usage["cost_usd"].as_f64().unwrap_or_default();
     let has_tokens = usage["input_tokens"] != 0 || usage["output_tokens"] != 0;

@@ -64,6 +64,7 @@ mod run;
 mod sandbox_openings;
 mod serve;
 mod sessions_cancel;
+mod sessions_cost;
 mod sessions_events;
 mod sessions_hob_in_agent;
 mod sessions_limits;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hob_domain::StoreError;
-use hob_domain::session::{EventKind, NewEvent};
+use hob_domain::session::{CostTarget, EventKind, NewEvent};
+use hob_domain::{StoreError, Timestamp};
 use serde_json::json;
 
 use super::agent_host::AgentHost;
@@ -13,7 +13,7 @@ use super::handle::SessionHandle;
 use super::inbox::{ActorInbox, SettingsRequest};
 use super::permission::rejection;
 use super::turn::TurnRunner;
-use super::turn_reader::idle_excess;
+use super::turn_reader::{TurnReader, idle_excess};
 use hob_agents::driver::{AgentCommand, AgentEvent};
 
 /// When a session's agent is started.
@@ -31,6 +31,8 @@ pub(super) struct Actor {
     start: AgentStart,
     /// The bytes of messages since the last turn.
     idle_bytes: usize,
+    /// The last turn of the agent that is live.
+    last_turn: Option<u32>,
 }
 
 impl Actor {
@@ -40,7 +42,8 @@ impl Actor {
         inbox: ActorInbox,
         start: AgentStart,
     ) -> Actor {
-        Actor { host: AgentHost::new(context, handle), inbox, start, idle_bytes: 0 }
+        let host = AgentHost::new(context, handle);
+        Actor { host, inbox, start, idle_bytes: 0, last_turn: None }
     }
 
     /// Runs turns until the session is closed or Hob stops.
@@ -53,6 +56,7 @@ impl Actor {
         }
         while !handle.closing.is_cancelled() && !options.runtime.stopping.is_cancelled() {
             if let Some(running) = handle.start_next_turn() {
+                self.last_turn = Some(running.turn);
                 TurnRunner::new(&mut self.host, &mut self.inbox, running).run().await;
                 self.idle_bytes = 0;
                 continue;
@@ -96,6 +100,7 @@ impl Actor {
     /// Starts the agent before the next turn. A failure is logged only: the next turn tries again
     /// and reports it.
     async fn warm_up(&mut self) {
+        self.last_turn = None;
         let (handle, context) = (self.host.handle.clone(), self.host.context.clone());
         let started = tokio::select! {
             started = self.host.start_agent() => started,
@@ -121,8 +126,27 @@ impl Actor {
         }
     }
 
+    /// Adds the cost that an agent names after the end of its turn to that turn.
+    async fn add_late_cost(&mut self, message: &str) {
+        let Some(index) = self.last_turn else { return };
+        let mut reader = TurnReader::default();
+        reader.push(message);
+        let cost = reader.usage(&mut self.host.cost).cost_usd;
+        if cost <= 0.0 {
+            return;
+        }
+        let (handle, context) = (&self.host.handle, &self.host.context);
+        let target = CostTarget::Turn { lease: handle.lease.clone(), index };
+        if let Err(error) = context.store().add_cost(&target, cost, Timestamp::now()).await {
+            tracing::error!(%error, session = %handle.id, "failed to store the cost of a turn");
+        }
+    }
+
     /// Handles what an agent does between turns.
     async fn handle_idle_event(&mut self, event: AgentEvent) {
+        if let AgentEvent::Message(body) = &event {
+            self.add_late_cost(body).await;
+        }
         let (handle, context) = (&self.host.handle, &self.host.context);
         match event {
             AgentEvent::Message(body) => {
@@ -137,7 +161,7 @@ impl Actor {
                     tracing::error!(%error, session = %handle.id, "failed to store an event");
                 }
                 if is_excess {
-                    self.idle_bytes = 0;
+                    (self.idle_bytes, self.last_turn) = (0, None);
                     self.host.stop_agent().await;
                 }
             }
@@ -153,7 +177,7 @@ impl Actor {
             }
             AgentEvent::Exited(gone) => {
                 tracing::warn!(session = %handle.id, how = gone.status, "an idle agent ended");
-                self.host.agent = None;
+                (self.host.agent, self.last_turn) = (None, None);
             }
             AgentEvent::TurnEnded(_) | AgentEvent::Stalled(_) => {}
         }

@@ -164,6 +164,9 @@ impl AgentHost {
         };
         let (history, last) = self.history().await?;
         request.history = history;
+        // An agent that resumes its conversation also continues its cost count.
+        request.cost = self.session().await?.usage.cost_usd;
+        let cost = request.cost;
         if matches!(driver, Driver::Acp | Driver::Demo)
             && self.folder().last_turn().is_some_and(|turn| turn < last)
         {
@@ -177,8 +180,7 @@ impl AgentHost {
             Ok(agent) => {
                 self.record(EventKind::Resume, json!({"ok": true})).await?;
                 self.agent = Some(agent);
-                // An agent that resumes its conversation also continues its cost count.
-                self.cost = self.session().await?.usage.cost_usd;
+                self.cost = cost;
                 Ok(())
             }
             // An agent killed before its first word may not know its conversation. A new
@@ -310,6 +312,7 @@ impl AgentHost {
             resume,
             history: Vec::new(),
             model: setup.model.clone(),
+            cost: 0.0,
             choices: handle.choices(),
             system: setup.system.clone(),
             permissions: setup.permissions,

@@ -4,7 +4,7 @@
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -33,6 +33,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         output: Lines::default(),
         said: Mutex::new(before.into_iter().collect()),
         unfinished: Mutex::new(unfinished),
+        cost: Mutex::default(),
     });
     // Prompts queue; each gets a result of its own.
     let (prompts, queue) = channel::<String>();
@@ -70,6 +71,8 @@ struct Face {
     said: Mutex<Vec<String>>,
     /// The prompt that a history with results of tools ends with.
     unfinished: Mutex<Option<Unfinished>>,
+    /// What the process has cost so far, in USD.
+    cost: Mutex<f64>,
 }
 
 impl Face {
@@ -135,6 +138,7 @@ impl Face {
                         );
                         calls.push((call, name, input));
                     }
+                    Step::Cost(usd) => *self.cost() += usd,
                     Step::Garbage(line) => self.output.send_raw(line),
                     Step::Error { status, message } => {
                         failure = Some((*status, format!("API Error: {status} {message}")));
@@ -176,10 +180,14 @@ impl Face {
             "result": result, "stop_reason": stop_reason, "session_id": self.session,
             "num_turns": number + 1, "duration_ms": 1,
             "api_error_status": failure.map(|(status, _)| status),
-            "api_error": is_cut.then_some(OUTPUT_LIMIT),
+            "total_cost_usd": *self.cost(), "api_error": is_cut.then_some(OUTPUT_LIMIT),
             "usage": {"input_tokens": 10 * messages, "output_tokens": 5 * messages}}),
         );
         failed
+    }
+
+    fn cost(&self) -> MutexGuard<'_, f64> {
+        self.cost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the steps of a prompt, with `{history}` replaced.

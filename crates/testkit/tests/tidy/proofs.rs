@@ -71,7 +71,6 @@ const CLIENTS: Table = Table {
 
 /// What an agent cannot do by itself, and what the page says of it.
 const LIMITS: &[(&str, &str, &str)] = &[
-    ("claude-tui", "cost", "not told"),
     ("codex-acp", "cost", "not told"),
     ("gemini-acp", "cost", "not told"),
     ("gemini-acp", "model", "no option"),

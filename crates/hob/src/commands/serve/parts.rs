@@ -19,6 +19,7 @@ use hob_sessions::{
 };
 
 use nix::sys::resource::{Resource, getrlimit};
+use tokio::sync::mpsc;
 
 use super::probe::HomeProbe;
 use crate::commands::doctor::HomeDoctor;
@@ -73,6 +74,7 @@ pub fn completions(
         agent: agent.clone(),
         claude: home.claude(),
     };
+    let (late_costs, costs) = mpsc::unbounded_channel();
     let backend = ClaudeBackend::new(BackendOptions {
         runtime: runtime.clone(),
         launch_specs: Arc::new(launch_specs),
@@ -83,8 +85,9 @@ pub fn completions(
         turn_timeout: settings.values.turn_timeout,
         stall_after: Duration::MAX,
         tool_result_timeout: settings.values.claude_tool_result,
+        late_costs: Some(late_costs),
     });
-    Ok(Completions::new(CompletionsOptions {
+    let options = CompletionsOptions {
         backend,
         sessions: sessions.clone(),
         store: ledger.clone(),
@@ -94,7 +97,8 @@ pub fn completions(
         install: agent.install.clone(),
         transport: ClaudeTransport::of(agent.driver),
         setups: claude.apps.clone(),
-    }))
+    };
+    Ok(Completions::new(options, costs))
 }
 
 /// Returns how many connections HTTP may have with the descriptors that this process may open.

@@ -6,6 +6,7 @@
 mod keys;
 mod play;
 mod screen;
+mod status_line;
 mod transcript;
 
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use super::effects::Interrupt;
 use super::flag;
 use keys::{Key, Keys};
 use screen::Screen;
+use status_line::StatusLine;
 pub(super) use transcript::{Transcript, Unfinished};
 
 /// Names the dialog that is shown before the prompt: `trust`, `key`, `bypass` or `onboarding`.
@@ -42,10 +44,14 @@ pub fn run(arguments: &[String]) -> ExitCode {
         };
     let terminal = Arc::new(Terminal {
         screen: Screen::default(),
+        status_line: StatusLine::new(arguments, transcript.session()),
         transcript,
         interrupt: Interrupt::default(),
         state: Mutex::new(State::default()),
     });
+    if flag(arguments, "--resume").is_some() {
+        terminal.status_line.begin();
+    }
     let (turns, queue) = channel();
     let player = terminal.clone();
     std::thread::spawn(move || play::run(&player, &queue));
@@ -57,6 +63,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
 /// Everything the threads share.
 struct Terminal {
     screen: Screen,
+    status_line: StatusLine,
     transcript: Transcript,
     interrupt: Interrupt,
     state: Mutex<State>,

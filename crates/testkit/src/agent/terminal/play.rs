@@ -42,6 +42,7 @@ pub fn run(terminal: &Terminal, turns: &Receiver<String>) {
             }
             state.busy = next.is_some();
             drop(state);
+            terminal.status_line.update();
             terminal.screen.title("✳");
             terminal.draw();
         }
@@ -115,6 +116,7 @@ fn messages(terminal: &Terminal, steps: &[Step]) -> End {
                     );
                 }
                 Step::Error { status, message } => error = Some((*status, message.clone())),
+                Step::Cost(usd) => terminal.status_line.spend(*usd),
                 Step::Late(ms) => late = Duration::from_millis(*ms),
                 Step::Flood(length) => terminal.screen.flood(*length),
                 Step::Permission(title) if !permission(terminal, title) => {
