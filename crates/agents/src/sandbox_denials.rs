@@ -155,6 +155,7 @@ mod tests {
             sockets: Vec::new(),
             ports: None,
             git_hosts: Vec::new(),
+            model_env: None,
             modes: BTreeMap::new(),
             notices: BTreeMap::new(),
             install: String::new(),

@@ -119,6 +119,7 @@ mod tests {
             ports: None,
             git_hosts: Vec::new(),
             install: String::new(),
+            model_env: None,
             modes: Default::default(),
             notices: Default::default(),
         }

@@ -110,6 +110,8 @@ pub struct AgentSpec {
     pub ports: Option<Vec<u16>>,
     /// The hosts for which Git in the sandbox gets the user's credential.
     pub git_hosts: Vec<String>,
+    /// The variable by which the agent takes the model of a session, if it has one.
+    pub model_env: Option<String>,
     /// The agent's mode for each policy of a session's permissions, by the policy's name.
     pub modes: BTreeMap<String, String>,
     /// What callers should know of a session with this agent, by the name of the session's policy.

@@ -879,7 +879,7 @@ fn agents_take_what_a_session_asks_for() {
     let mut setups = vec![
         (Setup::claude(), "sonnet", "sonnet", "mcp__adder__add"),
         (Setup::codex(), "gpt-5.5", "gpt-5.5", "mcp__adder/add"),
-        (Setup::gemini(), "", "", "mcp_adder_add"),
+        (Setup::gemini(), "gemini-2.5-flash", "gemini-2.5-flash", "mcp_adder_add"),
     ];
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         setups.push((Setup::opencode(), "anthropic/claude-opus-5", "claude-opus-5", "adder_add"));
@@ -887,12 +887,8 @@ fn agents_take_what_a_session_asks_for() {
     for (setup, model, named, tool) in setups {
         let name = setup.agent;
         let adder = json!({"command": "python3", "args": [installed("mcp_adder.py")]});
-        let mut asked = json!({"permissions": "allow", "system": "You are Beaver.",
-            "mcp_servers": {"adder": adder}});
-        if !model.is_empty() {
-            asked["model"] = json!(model);
-        }
-        let session = setup.session(asked);
+        let session = setup.session(json!({"permissions": "allow", "system": "You are Beaver.",
+            "mcp_servers": {"adder": adder}, "model": model}));
         setup.turn(&session, "one");
         setup.turn(&session, &format!(r#"[[tool {tool} {{"a":40,"b":2}}]] [[say Added.]]"#));
         let last = setup.last_request().to_string();
@@ -918,7 +914,7 @@ fn agents_take_what_a_session_asks_for() {
     }
     proved_with_program("claude-agent-acp", &["system", "model", "settings"]);
     proved_with_program("codex-acp", &["system", "model", "settings", "mcp"]);
-    proved_with_program("gemini-acp", &["system", "settings", "mcp"]);
+    proved_with_program("gemini-acp", &["system", "model", "settings", "mcp"]);
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         proved_with_program("opencode-acp", &["system", "model", "settings", "mcp"]);
     }

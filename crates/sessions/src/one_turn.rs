@@ -44,6 +44,7 @@ impl OneTurn {
             resume: None,
             history: Vec::new(),
             model: self.model.clone(),
+            model_env: agent.model_env.clone(),
             cost: 0.0,
             choices: AgentChoices::default(),
             system: self.system.clone(),

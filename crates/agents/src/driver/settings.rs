@@ -25,6 +25,8 @@ struct SettingsState {
     modes: Value,
     config_options: Value,
     commands: Value,
+    /// The models that an agent lists beside its options.
+    listed_models: Vec<String>,
 }
 
 /// An agent's refusal of a change.
@@ -78,9 +80,12 @@ impl AgentSettings {
         current
     }
 
-    /// Returns the models of the agent's option of this name.
+    /// Returns the models of the agent's option, or those that it lists beside its options.
     pub fn models(&self) -> Vec<String> {
         let state = self.state();
+        if !state.listed_models.is_empty() {
+            return state.listed_models.clone();
+        }
         let options = state.config_options.as_array().into_iter().flatten();
         let offered = options.filter(|option| option["id"] == MODEL_OPTION);
         // Values may be in groups.
@@ -105,6 +110,17 @@ impl AgentSettings {
 
     pub(super) fn set_config_options(&self, options: Value) {
         self.state().config_options = bounded(options);
+    }
+
+    /// Reads the models in an answer that opens a conversation. The protocol's schema no longer has them.
+    pub(super) fn read_models(&self, line: &str) {
+        if line.len() > MAX_SETTINGS_BYTES || !line.contains("availableModels") {
+            return;
+        }
+        let answer: Value = serde_json::from_str(line).unwrap_or_default();
+        let models = answer["result"]["models"]["availableModels"].as_array();
+        let ids = models.into_iter().flatten().filter_map(|model| model["modelId"].as_str());
+        self.state().listed_models = ids.map(str::to_owned).collect();
     }
 
     /// Reads an agent's notification. Most are of other kinds and are not parsed.
@@ -192,6 +208,12 @@ mod tests {
         let offering = AgentSettings::default();
         offering.set_config_options(grouped);
         assert_eq!(offering.models(), ["a", "b"]);
+        let listing = AgentSettings::default();
+        let models =
+            json!({"currentModelId": "a", "availableModels": [{"modelId": "a"}, {"x": 1}]});
+        let answer = json!({"id": 1, "result": {"sessionId": "s", "models": models}});
+        listing.read_models(&answer.to_string());
+        assert_eq!(listing.models(), ["a"]);
         let current = settings.current(&choices);
         assert_eq!(current.mode.as_deref(), Some("code"));
         assert_eq!(current.options["model"], OptionValue::Choice("small".to_owned()));

@@ -30,6 +30,8 @@ pub struct StartOptions {
     /// The conversation so far. An agent whose own record lies on another node is seeded with it.
     pub history: Vec<Message>,
     pub model: Option<String>,
+    /// The variable by which the agent takes the model when it starts.
+    pub model_env: Option<String>,
     /// What the conversation has cost so far, in USD.
     pub cost: f64,
     /// The settings that the caller has chosen in this conversation. They win over the model.

@@ -40,6 +40,7 @@ driver = "acp"
 command = ["gemini", "--acp"]
 env = { GEMINI_CLI_TRUST_WORKSPACE = "true" }
 env_pass = ["GEMINI_*", "GOOGLE_*"]
+model_env = "GEMINI_MODEL"
 private = ["GEMINI_CLI_HOME"]
 modes = { deny = "default", ask = "default" }
 copy = { "~/.gemini/oauth_creds.json" = "GEMINI_CLI_HOME/.gemini/oauth_creds.json", "~/.gemini/google_accounts.json" = "GEMINI_CLI_HOME/.gemini/google_accounts.json", "~/.gemini/settings.json" = "GEMINI_CLI_HOME/.gemini/settings.json" }
@@ -58,6 +59,7 @@ install = "Install it with `npm install -g opencode-ai`."
 driver = "acp"
 command = ["copilot", "--acp"]
 env_pass = ["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"]
+model_env = "COPILOT_MODEL"
 private = ["COPILOT_HOME"]
 copy = { "~/.copilot/config.json" = "COPILOT_HOME/config.json" }
 install = "Install it with `npm install -g @github/copilot`."
@@ -74,6 +76,8 @@ install = "Install it as https://cursor.com/docs/cli describes."
 driver = "acp"
 command = ["goose", "acp"]
 env_pass = ["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_*"]
+permission_env = { GOOSE_MODE = "approve" }
+model_env = "GOOSE_MODEL"
 private = ["GOOSE_PATH_ROOT"]
 copy = { "~/.config/goose/config.yaml" = "GOOSE_PATH_ROOT/config/config.yaml" }
 install = "Install it as https://block.github.io/goose describes."
@@ -82,6 +86,7 @@ install = "Install it as https://block.github.io/goose describes."
 driver = "acp"
 command = ["qwen", "--acp"]
 env_pass = ["QWEN_*", "OPENAI_*", "DASHSCOPE_*"]
+model_env = "OPENAI_MODEL"
 private = ["QWEN_HOME"]
 copy = { "~/.qwen/oauth_creds.json" = "QWEN_HOME/oauth_creds.json", "~/.qwen/settings.json" = "QWEN_HOME/settings.json" }
 install = "Install it with `npm install -g @qwen-code/qwen-code`."
@@ -98,6 +103,7 @@ const KEYS: &[&str] = &[
     "env",
     "env_pass",
     "permission_env",
+    "model_env",
     "modes",
     "notices",
     "sandbox",
@@ -141,7 +147,7 @@ pub fn resolve(
             };
             let source = Source::Environment(variable);
             let value = match *key {
-                "driver" | "sandbox" | "install" => Value::String(text.clone()),
+                "driver" | "sandbox" | "install" | "model_env" => Value::String(text.clone()),
                 _ => format!("v = {text}")
                     .parse::<Table>()
                     .ok()
@@ -252,6 +258,10 @@ fn spec(
     if !private.iter().all(is_name) {
         return Err(bad(name, "private", &Source::File, "must list names of variables"));
     }
+    let model_env = text("model_env")?.map(|(name, _)| name.to_owned());
+    if !model_env.iter().all(is_name) {
+        return Err(bad(name, "model_env", &Source::File, "must be the name of a variable"));
+    }
     // A path below a private folder, without a way out of it.
     let is_below_private = |to: &String| {
         let parts: Vec<&str> = to.split('/').collect();
@@ -286,6 +296,7 @@ fn spec(
         sockets: list("sockets")?,
         ports: ports(name, entry)?,
         git_hosts,
+        model_env,
         modes,
         notices,
         private,
@@ -356,12 +367,33 @@ mod tests {
         assert!(asks("") && asks("[opencode]\nenv = { A = \"b\" }\nsandbox = \"off\"\n"));
         assert!(asks("[opencode]\nsandbox = \"off\"\n"));
         assert!(!asks("[opencode]\nenv = { OPENCODE_PERMISSION = \"{}\" }\n"));
+        // By default goose asks nothing.
+        for file in ["", "[goose]\nenv = { A = \"b\" }\n", "[goose]\nsandbox = \"off\"\n"] {
+            assert_eq!(agent(file, &[], "goose").env["GOOSE_MODE"], "approve", "{file}");
+        }
         let codex = agent("", &[], "codex");
         assert_eq!(codex.modes["deny"], "read-only");
         assert!(codex.notices["deny"].contains("runs no commands"));
         assert!(agent("[codex]\nsandbox = \"off\"\n", &[], "codex").notices.is_empty());
         let wrong = agents("[codex]\nmodes = { never = \"x\" }\n", &[]).unwrap_err().to_string();
         assert!(wrong.contains("agents.codex.modes"), "{wrong}");
+    }
+
+    #[test]
+    fn variables_take_the_model() {
+        let variable = |file: &str, name: &str| agent(file, &[], name).model_env;
+        for (name, expect) in [
+            ("gemini", "GEMINI_MODEL"),
+            ("goose", "GOOSE_MODEL"),
+            ("qwen", "OPENAI_MODEL"),
+            ("copilot", "COPILOT_MODEL"),
+        ] {
+            assert_eq!(variable("", name).as_deref(), Some(expect));
+        }
+        assert_eq!(variable("", "codex"), None);
+        assert_eq!(variable("[codex]\nmodel_env = \"M\"\n", "codex").as_deref(), Some("M"));
+        let set = agent("", &[("HOB_AGENTS_CODEX_MODEL_ENV", "MODEL")], "codex");
+        assert_eq!(set.model_env.as_deref(), Some("MODEL"));
     }
 
     #[test]
@@ -396,6 +428,7 @@ mod tests {
             ("[claude]\nports = [\"https\"]", "agents.claude.ports"),
             ("[claude]\nports = [70000]", "agents.claude.ports"),
             ("[claude]\ngit_hosts = [\"https://github.com\"]", "agents.claude.git_hosts"),
+            ("[claude]\nmodel_env = \"A=b\"", "agents.claude.model_env"),
             ("claude = 1", "agents.claude"),
             ("[\"a b\"]\ndriver = \"acp\"\ncommand = [\"c\"]", "not a valid agent name"),
         ] {

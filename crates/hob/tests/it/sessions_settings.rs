@@ -136,3 +136,35 @@ fn mode_follows_the_permissions() {
     assert_eq!(api.ask(&deny, "[[say {mode}]]"), "ask");
     assert!(notices(&deny)[0].contains("does not accept its mode missing"), "{:?}", notices(&deny));
 }
+
+/// The model of a session reaches agents that have no option for it: by their own variable, which wins over what is set for
+/// them, or by the method of agents that list their models.
+#[test]
+fn model_reaches_agents_without_an_option() {
+    let named = TestHome::scripted_agent("named", "acp", &["acp"]);
+    let named =
+        format!("{named}model_env = \"SCRIPTED_MODEL\"\nenv = {{ SCRIPTED_MODEL = \"own\" }}\n");
+    let listing = TestHome::scripted_agent("listing", "acp", &["acp", "--models"]);
+    let api = api(&format!("{named}{listing}"));
+    let notices = |id: &str| {
+        let log = api.log(id).into_iter().filter(|event| event["event"] == "notice");
+        log.map(|event| event["message"].to_string()).collect::<Vec<_>>()
+    };
+    let model = "[[env SCRIPTED_MODEL]]";
+    let id = api.create(&json!({"agent": "named", "model": "huge"}));
+    assert_eq!((api.ask(&id, model), notices(&id)), ("huge".to_owned(), Vec::new()));
+    assert_eq!(api.turn(&id, "[[crash]]").status, 502);
+    assert_eq!(api.ask(&id, model), "huge", "and its next process");
+    let id = api.create(&json!({"agent": "named"}));
+    assert_eq!(api.ask(&id, model), "own");
+    let run = api.post("/run", &json!({"agent": "named", "model": "huge", "prompt": model}));
+    assert!(run.text.contains("huge"), "{}", run.text);
+    let id = api.create(&json!({"agent": "listing", "model": "large"}));
+    assert_eq!((api.ask(&id, "[[say {model}]]"), notices(&id)), ("large".to_owned(), Vec::new()));
+    let id = api.create(&json!({"agent": "listing", "model": "none"}));
+    let refused = api.turn(&id, "hi").text;
+    assert!(refused.contains("no such model") && refused.contains("small, large"), "{refused}");
+    let id = api.create(&json!({"agent": "acp", "model": "large"}));
+    api.ask(&id, "hi");
+    assert!(notices(&id)[0].contains("does not support choosing a model"), "{:?}", notices(&id));
+}

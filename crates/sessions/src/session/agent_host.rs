@@ -312,6 +312,7 @@ impl AgentHost {
             resume,
             history: Vec::new(),
             model: setup.model.clone(),
+            model_env: spec.model_env.clone(),
             cost: 0.0,
             choices: handle.choices(),
             system: setup.system.clone(),

@@ -23,7 +23,8 @@ use crate::script::{self, Step};
 
 /// Runs the agent. With `--replay early`, `late` or `split` it cannot resume a session but only load
 /// it, and sends the replay before the response, after it, or on both sides of it. With `--settings` it has modes, an option
-/// and a command; `{mode}` and `{model}` in a text are replaced by what holds. A new process begins with the defaults.
+/// and a command; `{mode}` and `{model}` in a text are replaced by what holds. A new process begins with the defaults. With
+/// `--models` it lists its models as earlier versions of the protocol did, and takes `session/set_model`.
 pub fn run(arguments: &[String]) -> ExitCode {
     let replay = match flag(arguments, "--replay") {
         Some("early") => Some(Replay::Early),
@@ -31,8 +32,14 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("split") => Some(Replay::Split),
         _ => None,
     };
-    let has_settings = arguments.iter().any(|argument| argument == "--settings");
-    let settings = Mutex::new(has_settings.then(AgentSettings::default));
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let offers = match (has("--settings"), has("--models")) {
+        (true, _) => Some(Offers::Options),
+        (_, true) => Some(Offers::Models),
+        _ => None,
+    };
+    let (mode, model) = (MODES[0], MODELS[0]);
+    let settings = Mutex::new(offers.map(|offers| AgentSettings { offers, mode, model }));
     let agent = Arc::new(Agent { replay, settings, ..Agent::default() });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -66,7 +73,7 @@ struct Agent {
     /// Requests to the client that wait for an answer.
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
     requests: Mutex<u64>,
-    /// What `--settings` offers.
+    /// What `--settings` or `--models` offers.
     settings: Mutex<Option<AgentSettings>>,
     /// Whether cancels are ignored, since `[[deaf]]`.
     deaf: AtomicBool,
@@ -74,14 +81,18 @@ struct Agent {
 }
 
 struct AgentSettings {
+    offers: Offers,
     mode: &'static str,
     model: &'static str,
 }
 
-impl Default for AgentSettings {
-    fn default() -> AgentSettings {
-        AgentSettings { mode: MODES[0], model: MODELS[0] }
-    }
+/// How the settings are offered.
+#[derive(Clone, Copy, PartialEq)]
+enum Offers {
+    /// Modes, and the model as an option.
+    Options,
+    /// The models alone, in a list.
+    Models,
 }
 
 impl AgentSettings {
@@ -184,6 +195,7 @@ impl Agent {
                 }
             }
             "session/set_mode" => reply(self.set_mode(&params["modeId"])),
+            "session/set_model" => reply(self.set_model(&params["modelId"])),
             "session/set_config_option" => reply(self.set_option(params)),
             "session/close" => {
                 let known = self.sessions().remove(session).is_some();
@@ -199,7 +211,10 @@ impl Agent {
 
     /// Adds the modes and options to an answer that opens a session.
     fn with_settings(&self, mut answer: Value) -> Value {
-        if let Some(settings) = &*self.settings() {
+        if let Some(AgentSettings { offers: Offers::Models, model, .. }) = &*self.settings() {
+            let models = MODELS.map(|model| json!({"modelId": model, "name": model}));
+            answer["models"] = json!({"currentModelId": model, "availableModels": models});
+        } else if let Some(settings) = &*self.settings() {
             let modes = MODES.map(|mode| json!({"id": mode, "name": mode}));
             answer["modes"] = json!({"currentModeId": settings.mode, "availableModes": modes});
             answer["configOptions"] = settings.config_options();
@@ -221,6 +236,15 @@ impl Agent {
         let settings = settings.as_mut().ok_or((-32601, "Method not found"))?;
         let found = MODES.into_iter().find(|known| mode == known);
         settings.mode = found.ok_or((-32602, "Invalid params: no such mode"))?;
+        Ok(json!({}))
+    }
+
+    fn set_model(&self, model: &Value) -> Result<Value, (i64, &'static str)> {
+        let mut settings = self.settings();
+        let settings = settings.as_mut().filter(|settings| settings.offers == Offers::Models);
+        let found = MODELS.into_iter().find(|known| model == known);
+        settings.ok_or((-32601, "Method not found"))?.model =
+            found.ok_or((-32602, "Invalid params: no such model"))?;
         Ok(json!({}))
     }
 

@@ -117,9 +117,13 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response {
         return Json(json!({"totalTokens": 10})).into_response();
     }
     let Some(endpoint) = Endpoint::at(&path) else { return Json(json!({})).into_response() };
-    let Ok(request) = serde_json::from_slice::<Value>(&bytes) else {
+    let Ok(mut request) = serde_json::from_slice::<Value>(&bytes) else {
         return error(400, "the body is not JSON");
     };
+    // Google's address names the model.
+    if let Some((_, named)) = path.rsplit_once("/models/") {
+        request["model"] = json!(named.split(':').next());
+    }
     let main = request["tools"].as_array().is_some_and(|tools| !tools.is_empty());
     if main {
         let mut requests = seen.requests.lock().unwrap_or_else(PoisonError::into_inner);

@@ -73,7 +73,6 @@ const CLIENTS: Table = Table {
 const LIMITS: &[(&str, &str, &str)] = &[
     ("codex-acp", "cost", "not told"),
     ("gemini-acp", "cost", "not told"),
-    ("gemini-acp", "model", "no option"),
     ("claude-tui", "settings", "none over its protocol"),
     ("claude-stream", "settings", "none over its protocol"),
     ("claude-agent-acp", "other-node", "its records stay on their node"),

@@ -31,7 +31,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const SETTING_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Starts the agent and starts or resumes its conversation.
-pub(in crate::driver) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> {
+pub(in crate::driver) async fn start(mut start: StartOptions) -> Result<LiveAgent, StartError> {
+    if let (Some(name), Some(model)) = (&start.model_env, &start.model) {
+        start.child.env.retain(|(known, _)| known != name.as_str());
+        start.child.env.push((name.into(), model.into()));
+    }
     let child = start.children.spawn(start.child.clone()).await?;
     let mut connection = Connection::open(child, &start)?;
     let limit = start.start_timeout;

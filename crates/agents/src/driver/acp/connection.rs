@@ -310,8 +310,10 @@ async fn read(stdout: pipe::Receiver, long_lines: PermitsOfApp, output: Output) 
             let permit = if is_write { line.permit.take() } else { None };
             answers.add_request(id, line.text.len(), permit);
         }
-        if line.kind == LineKind::Notification {
-            settings.read(&line.text);
+        match line.kind {
+            LineKind::Notification => settings.read(&line.text),
+            LineKind::Response(_) => settings.read_models(&line.text),
+            LineKind::Request(_) => {}
         }
         match replay.decide(&line) {
             LineUse::Discard => {}

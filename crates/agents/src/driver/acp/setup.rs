@@ -9,7 +9,7 @@ use agent_client_protocol::v1::schema::{
     ResumeSessionRequest, SessionConfigOption, SessionId, SystemPrompt, TextContent,
 };
 use agent_client_protocol::{
-    Agent, Error, ErrorCode, is_connection_terminated, is_incoming_transport_closed,
+    Agent, Error, ErrorCode, UntypedMessage, is_connection_terminated, is_incoming_transport_closed,
 };
 use hob_domain::session::Permissions;
 use hob_domain::{OptionValue, SettingChange};
@@ -22,6 +22,9 @@ use crate::mcp_servers;
 
 /// The id of the option by which some agents offer their modes, too.
 const MODE_OPTION: &str = "mode";
+/// The method by which agents change the model that have a list of models and no option for it. The protocol's schema no
+/// longer has it.
+const SET_MODEL: &str = "session/set_model";
 
 /// A conversation that accepts prompts.
 pub(super) struct Conversation {
@@ -181,20 +184,30 @@ impl ConversationOpener<'_> {
         Ok(notices)
     }
 
-    /// Chooses the model by a session option. Returns a notice if the agent has no such option.
+    /// Chooses the model by a session option, or by the method of agents that list their models instead. Returns a notice if
+    /// the agent has neither and took the model by no variable when it started.
     async fn choose_model(
         &self,
         id: &SessionId,
         options: &[SessionConfigOption],
         model: &str,
     ) -> Result<Vec<String>, Error> {
-        if options.iter().all(|option| option.id.0.as_ref() != MODEL_OPTION) {
+        let has_option = options.iter().any(|option| option.id.0.as_ref() == MODEL_OPTION);
+        let chosen = if has_option {
+            let (option, value) = (MODEL_OPTION.to_owned(), OptionValue::Choice(model.to_owned()));
+            let change = SettingChange::Option { option, value };
+            setting::send(self.wire, id, &change, self.settings).answer.await
+        } else if self.start.model_env.is_some() {
+            return Ok(Vec::new());
+        } else if !self.settings.models().is_empty() {
+            let params = json!({"sessionId": id, "modelId": model});
+            let request = UntypedMessage::new(SET_MODEL, params)?;
+            self.wire.send_request(request).block_task().await.map(drop)
+        } else {
             let text = "the agent does not support choosing a model; it uses its default";
             return Ok(vec![text.to_owned()]);
-        }
-        let (option, value) = (MODEL_OPTION.to_owned(), OptionValue::Choice(model.to_owned()));
-        let change = SettingChange::Option { option, value };
-        match setting::send(self.wire, id, &change, self.settings).answer.await {
+        };
+        match chosen {
             Ok(()) => Ok(Vec::new()),
             Err(error) if is_closed(&error) => Err(error),
             Err(error) => {
