@@ -920,6 +920,39 @@ fn agents_take_what_a_session_asks_for() {
     }
 }
 
+/// The modes and models of the real program, and a command of its project.
+#[test]
+fn claude_without_a_terminal_takes_modes_and_commands() {
+    let mut setup = Setup::plain_claude("claude-stream");
+    let session = setup.session(json!({"permissions": "allow"}));
+    let write =
+        "mkdir -p .claude/commands && echo 'Say $ARGUMENTS now.' > .claude/commands/ship.md";
+    let write = json!({"command": write});
+    setup.turn(&session, &format!("[[tool Bash {write}]] [[say Written.]]"));
+    setup.restart();
+    let settings = setup.get(&session.at("/settings"));
+    assert_eq!(settings["modes"]["currentModeId"], "bypassPermissions", "{settings}");
+    assert_eq!(settings["commands"][0]["name"], "ship", "{settings}");
+    setup.turn(&session, "/ship it");
+    let last = setup.last_request().to_string();
+    assert!(last.contains("Say it now."), "{last}");
+    for change in [json!({"mode": "plan"}), json!({"option": "model", "value": "sonnet"})] {
+        let (status, answer) = setup.post(&session.at("/settings"), &change);
+        assert_eq!(status, 200, "{answer}");
+    }
+    setup.turn(&session, "on");
+    let last = setup.last_request();
+    assert!(last["model"].as_str().unwrap().contains("sonnet"), "{}", last["model"]);
+    setup.restart();
+    let settings = setup.get(&session.at("/settings"));
+    assert_eq!(settings["modes"]["currentModeId"], "plan", "{settings}");
+    assert_eq!(settings["config_options"][0]["currentValue"], "sonnet", "{settings}");
+    let (status, answer) = setup.post(&session.at("/settings"), &json!({"mode": "dance"}));
+    assert_eq!(status, 400, "{answer}");
+    setup.end(&[".claude", ".claude.json", ".npm", ".cache", ".local"]);
+    proved_with_program("claude-stream", &["settings"]);
+}
+
 /// Claude Code in its terminal, and without one, serve the same sessions: turns with their history, a
 /// cancel that keeps the session, permissions, a restart and a kill.
 fn claude_serves_a_session(driver: &str) {

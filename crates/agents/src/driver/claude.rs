@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use hob_domain::json_size::has_too_many_values;
-use hob_domain::{Block, Message, Role, Timestamp};
+use hob_domain::{Block, Message, OptionValue, Role, Timestamp};
 use hob_files::owned;
 use hob_transcript::claude::{SeedContext, seed_transcript};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::claude_settings::DEFAULT_MODEL;
+use super::settings::MODEL_OPTION;
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
 use crate::claude::{
@@ -23,6 +25,8 @@ pub(super) struct PreparedSession {
     /// Claude Code's own session id.
     pub session: String,
     pub transcript: TranscriptFile,
+    /// The model that the arguments name.
+    pub model: Option<String>,
     /// The arguments, except those that choose the transport.
     pub arguments: Vec<String>,
     /// Whether Hob wrote its transcript.
@@ -102,9 +106,13 @@ fn prepare_now(
     };
     let mut profile = Profile::new(start.child.cwd.clone());
     profile.transport = transport;
-    profile.model = start.model.clone();
+    // The caller's later choices win.
+    profile.model = match start.choices.options.get(MODEL_OPTION) {
+        Some(OptionValue::Choice(model)) => Some(model.clone()).filter(|m| m != DEFAULT_MODEL),
+        _ => start.model.clone(),
+    };
     profile.append_system_prompt = start.system.clone();
-    profile.permission_mode = Some(mode.to_owned());
+    profile.permission_mode = Some(start.choices.mode.clone().unwrap_or_else(|| mode.to_owned()));
     let folder = start.claude.join("mcp").join(&session);
     let argument_files = ArgumentFiles::new(folder.clone());
     profile.mcp_servers = mcp_servers::for_claude(&start.mcp_servers);
@@ -121,6 +129,7 @@ fn prepare_now(
     (start.child.env, start.child.confinement) = (launch_spec.environment, launch_spec.confinement);
     arguments.extend(profile.arguments(&paths));
     Ok(PreparedSession {
+        model: profile.model,
         session,
         transcript,
         arguments,

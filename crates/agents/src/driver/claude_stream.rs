@@ -1,6 +1,6 @@
 //! Claude Code without a terminal, as a session's agent: stream-json in both directions.
 //!
-//! - The program is ready as soon as it runs: it says nothing before the first prompt.
+//! - The program is ready as soon as it runs. Before the first prompt it only says what it offers, when it is asked.
 //! - A text that arrived as deltas is left out when it arrives whole.
 //! - Permission requests arrive once `--permission-prompt-tool stdio` is given.
 //! - An interrupted turn ends with a `result` of subtype `error_during_execution`.
@@ -18,19 +18,22 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::claude::{self, PreparedSession};
+use super::claude_settings::ClaudeSettings;
 use super::live_agent::{
     AgentCommand, AgentEvent, AgentExit, DriverChannels, LiveAgent, PermissionOption,
     PermissionOptionKind, PermissionRequest,
 };
 use super::permission_detail::permission_detail;
-use super::settings::SettingRefusal;
 use super::start::{StartError, StartOptions};
-use crate::claude::input;
 use crate::claude::pipes::{self, MAX_PENDING_RECORDS, Record};
 use crate::claude::{ClaudeTransport, STREAM_ARGUMENTS};
 
 /// How long the program may take to exit after its input is closed.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
+/// How long the program may take to say what it offers. It starts in a few seconds.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The id of the request for what the program offers.
+const INITIALIZE_ID: &str = "hob-initialize";
 /// What the model reads of a denied tool call, if the answer has no message.
 const DENIED: &str = "This was not allowed.";
 
@@ -53,12 +56,30 @@ pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> 
     agent.notice = prepared.notice();
     let (messages, to_write) = mpsc::unbounded_channel();
     start.tasks.spawn(pipes::write(input, to_write));
-    let agent_task =
-        StreamAgent { child, input: messages, translator: Translator::new(&prepared.session) };
-    let (records, received) = mpsc::channel(MAX_PENDING_RECORDS);
+    let (records, mut received) = mpsc::channel(MAX_PENDING_RECORDS);
     start.tasks.spawn(pipes::read(output, records, start.permits.long_lines.clone()));
+    let mut translator = Translator::new(&prepared.session);
+    let _ = messages.send(stream_json::initialize_request(INITIALIZE_ID));
+    // A program that does not answer has no settings. It would not read a prompt earlier either.
+    let offer = tokio::time::timeout(INITIALIZE_TIMEOUT, first_answer(&mut received)).await;
+    if let Ok(Some(offer)) = offer {
+        translator.settings.read_offer(&offer, prepared.model.as_deref());
+    }
+    agent.settings = translator.settings.shown.clone();
+    let agent_task = StreamAgent { child, input: messages, translator };
     start.tasks.spawn(agent_task.run(received, prepared, channels));
     Ok(agent)
+}
+
+/// Waits for what the program offers. Nothing else that it says before its first prompt matters. Returns `None` if it ends, or
+/// cannot answer.
+async fn first_answer(records: &mut mpsc::Receiver<Record>) -> Option<Value> {
+    loop {
+        let answer = stream_json::control_answer(&records.recv().await?.value);
+        if let Some(answer) = answer.filter(|answer| answer.id == INITIALIZE_ID) {
+            return answer.result.ok();
+        }
+    }
 }
 
 struct StreamAgent {
@@ -126,6 +147,7 @@ struct Translator {
     /// The kinds of blocks of the current message that arrived as deltas. Such a block is left out when
     /// it arrives whole.
     sent_as_deltas: Vec<DeltaKind>,
+    settings: ClaudeSettings,
 }
 
 impl Translator {
@@ -137,6 +159,7 @@ impl Translator {
             requests: 0,
             asked: HashMap::new(),
             sent_as_deltas: Vec::new(),
+            settings: ClaudeSettings::default(),
         }
     }
 
@@ -146,7 +169,7 @@ impl Translator {
             AgentCommand::Prompt(text) => {
                 self.prompt = claude::new_prompt_id();
                 self.interrupted = false;
-                Some(stream_json::user_message(&input::plain(&text)))
+                Some(stream_json::user_message(&self.settings.prompt(&text)))
             }
             AgentCommand::Cancel => {
                 self.interrupted = true;
@@ -163,9 +186,9 @@ impl Translator {
                     }
                 })
             }
-            AgentCommand::Configure { reply, .. } => {
-                let _ = reply.send(Err(SettingRefusal::unsupported()));
-                None
+            AgentCommand::Configure { change, reply } => {
+                self.requests += 1;
+                self.settings.request(&format!("hob-{}", self.requests), change, reply)
             }
             AgentCommand::Close => None,
         }
@@ -173,6 +196,7 @@ impl Translator {
 
     /// Returns the events that a record stands for.
     fn record(&mut self, record: &Value) -> Vec<AgentEvent> {
+        self.settings.read(record);
         match stream_json::parse(record) {
             Some(StreamEvent::Delta { kind, text }) if !text.is_empty() => {
                 self.sent_as_deltas.push(kind);

@@ -4,6 +4,7 @@
 mod acp;
 mod claude;
 pub mod claude_print;
+mod claude_settings;
 mod claude_stream;
 mod claude_tui;
 mod dispatch;
@@ -14,7 +15,7 @@ mod settings;
 mod start;
 pub mod tool_input;
 
-pub use dispatch::start;
+pub use dispatch::{has_settings, start};
 pub use live_agent::{
     AgentCommand, AgentEvent, AgentExit, LiveAgent, PermissionOption, PermissionOptionKind,
     PermissionRequest, last_line,

@@ -101,6 +101,12 @@ impl AgentSettings {
         self.state().modes = bounded(modes);
     }
 
+    /// Sets the commands; without any, the agent has named none.
+    pub(super) fn set_commands(&self, commands: Vec<Value>) {
+        let commands = if commands.is_empty() { Value::Null } else { json!(commands) };
+        self.state().commands = bounded(commands);
+    }
+
     pub(super) fn set_mode(&self, mode: &str) {
         let mut state = self.state();
         if state.modes.is_object() {

@@ -168,3 +168,49 @@ fn model_reaches_agents_without_an_option() {
     api.ask(&id, "hi");
     assert!(notices(&id)[0].contains("does not support choosing a model"), "{:?}", notices(&id));
 }
+
+/// Claude Code without a terminal has modes and models. Of its commands it offers those of the project; a prompt that begins
+/// with another one is only text.
+#[test]
+fn claude_without_a_terminal_offers_settings() {
+    let home = TestHome::new();
+    let work = home.user_home().canonicalize().unwrap().join("work");
+    std::fs::create_dir_all(work.join(".claude/commands")).unwrap();
+    std::fs::write(work.join(".claude/commands/ship.md"), "Ship it.").unwrap();
+    let agent = TestHome::scripted_agent("stream", "claude-stream", &[]);
+    configure(&home, &format!("{}{agent}", sessions(&format!("roots = [{work:?}]"))));
+    let token = home.app("tests");
+    let api = Backend::File.start(home, &token);
+    let id = api.create(&json!({"agent": "stream", "cwd": work}));
+    let offered = settings(&api, &id);
+    assert_eq!(offered["modes"]["currentModeId"], "dontAsk", "{offered}");
+    let commands = offered["commands"].as_array().unwrap();
+    assert!(commands.len() == 1 && commands[0]["name"] == "ship", "{offered}");
+    assert_eq!(offered["config_options"][0]["currentValue"], "default", "{offered}");
+    assert_eq!(change(&api, &id, json!({"mode": "plan"})).status, 200);
+    // A choice outlives the process.
+    let api = api.restart_after(|server| server.kill());
+    assert_eq!(api.ask(&id, "[[say {mode} {model}]]"), "plan default");
+    let changed = change(&api, &id, json!({"option": "model", "value": "large"})).json();
+    assert_eq!(changed["config_options"][0]["currentValue"], "large", "{changed}");
+    assert_eq!(changed["modes"]["currentModeId"], "plan", "{changed}");
+    assert_eq!(api.ask(&id, "[[say {mode} {model}]]"), "plan large");
+    for (body, part) in [
+        (json!({"mode": "dance"}), "dance"),
+        (json!({"mode": "bypassPermissions"}), "bypassPermissions"),
+        (json!({"option": "model", "value": "none"}), "not found"),
+        (json!({"option": "other", "value": true}), "other"),
+    ] {
+        assert_error(&change(&api, &id, body), 400, "setting_refused", part);
+    }
+    assert_eq!(api.ask(&id, "/ship it"), "echo: /ship it");
+    assert_eq!(api.ask(&id, "/clear"), "echo: \u{2800}/clear");
+    let allow = api.create(&json!({"agent": "stream", "permissions": "allow"}));
+    let modes = settings(&api, &allow)["modes"].clone();
+    assert_eq!(modes["currentModeId"], "bypassPermissions", "{modes}");
+    assert_eq!(change(&api, &allow, json!({"mode": "default"})).status, 200);
+    assert_eq!(change(&api, &allow, json!({"mode": "bypassPermissions"})).status, 200);
+    // A session on a terminal that asks has no terminal, because nobody could answer there.
+    let asking = api.create(&json!({"agent": "claude", "permissions": "ask"}));
+    assert_eq!(settings(&api, &asking)["modes"]["currentModeId"], "default");
+}

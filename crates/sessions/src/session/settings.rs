@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hob_agents::driver::{AgentSettings, SettingRefusal};
+use hob_agents::driver::{self, AgentSettings, SettingRefusal};
 use hob_domain::session::EventKind;
-use hob_domain::{CommandOutcome, Driver, SettingChange, StoreError, StoredConversation};
+use hob_domain::{CommandOutcome, SettingChange, StoreError, StoredConversation};
 use serde_json::{Value, json};
 
 use super::context::SessionContext;
@@ -33,8 +33,7 @@ pub(super) async fn answer(
     change: Option<SettingChange>,
 ) -> Result<CommandOutcome, SessionError> {
     let spec = context.options.agents.get(&handle.setup.agent);
-    let has_settings = spec.is_some_and(|spec| matches!(spec.driver, Driver::Acp | Driver::Demo));
-    if !has_settings {
+    if !spec.is_some_and(|spec| driver::has_settings(spec.driver, handle.setup.permissions)) {
         return Ok(match change {
             None => CommandOutcome::Settings { settings: AgentSettings::default().to_json() },
             Some(_) => refused(SettingRefusal::unsupported()),

@@ -34,6 +34,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         said: Mutex::new(before.into_iter().collect()),
         unfinished: Mutex::new(unfinished),
         cost: Mutex::default(),
+        settings: Mutex::new(Settings::new(arguments)),
     });
     // Prompts queue; each gets a result of its own.
     let (prompts, queue) = channel::<String>();
@@ -73,6 +74,66 @@ struct Face {
     unfinished: Mutex<Option<Unfinished>>,
     /// What the process has cost so far, in USD.
     cost: Mutex<f64>,
+    settings: Mutex<Settings>,
+}
+
+const MODES: [&str; 4] = ["default", "acceptEdits", "plan", "dontAsk"];
+const MODELS: [&str; 2] = ["default", "large"];
+/// The mode in which the program must have been started to have it.
+const BYPASS: &str = "bypassPermissions";
+
+/// The permission mode and the model; `{mode}` and `{model}` in a text are replaced by what holds.
+struct Settings {
+    mode: String,
+    model: String,
+    may_bypass: bool,
+}
+
+impl Settings {
+    fn new(arguments: &[String]) -> Settings {
+        let value = |name: &str| {
+            let found = arguments.iter().find_map(|argument| argument.strip_prefix(name));
+            found.unwrap_or("default").to_owned()
+        };
+        let mode = value("--permission-mode=");
+        Settings { may_bypass: mode == BYPASS, mode, model: value("--model=") }
+    }
+
+    /// Answers a control request about the settings.
+    fn control(&mut self, request: &Value) -> Result<Value, String> {
+        match request["subtype"].as_str() {
+            Some("initialize") => {
+                let models = MODELS.map(|model| json!({"value": model, "displayName": model}));
+                Ok(json!({"commands": commands(), "models": models,
+                    "current_permission_mode": self.mode}))
+            }
+            Some("set_permission_mode") => {
+                let mode = request["mode"].as_str().unwrap_or_default();
+                if !MODES.contains(&mode) && !(mode == BYPASS && self.may_bypass) {
+                    return Err(format!("Cannot set permission mode to {mode}"));
+                }
+                self.mode = mode.to_owned();
+                Ok(json!({"mode": mode}))
+            }
+            Some("set_model") => {
+                let model = request["model"].as_str().unwrap_or_default();
+                if !MODELS.contains(&model) {
+                    return Err(format!("Model '{model}' not found"));
+                }
+                self.model = model.to_owned();
+                Ok(json!({"model": model}))
+            }
+            _ => Ok(json!({})),
+        }
+    }
+}
+
+/// Returns a built-in command, and those of the project.
+fn commands() -> Vec<Value> {
+    let names = std::fs::read_dir(".claude/commands").into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()));
+    let own = names.map(|name| json!({"name": name, "description": "of the project"}));
+    own.chain([json!({"name": "clear", "description": "", "builtin": true})]).collect()
 }
 
 impl Face {
@@ -80,8 +141,12 @@ impl Face {
         if message["request"]["subtype"] == "interrupt" {
             self.interrupt.raise();
         }
-        let response =
-            json!({"subtype": "success", "request_id": message["request_id"], "response": {}});
+        let answer = self.settings().control(&message["request"]);
+        let id = &message["request_id"];
+        let response = match answer {
+            Ok(answer) => json!({"subtype": "success", "request_id": id, "response": answer}),
+            Err(error) => json!({"subtype": "error", "request_id": id, "error": error}),
+        };
         self.output.send(&json!({"type": "control_response", "response": response}));
     }
 
@@ -116,6 +181,11 @@ impl Face {
                 match step {
                     Step::Say(said) => {
                         let said = &said.replace("{result}", &last_result);
+                        let (mode, model) = {
+                            let settings = self.settings();
+                            (settings.mode.clone(), settings.model.clone())
+                        };
+                        let said = &said.replace("{mode}", &mode).replace("{model}", &model);
                         text = said.clone();
                         if self.partial {
                             self.pieces(said);
@@ -184,6 +254,10 @@ impl Face {
             "usage": {"input_tokens": 10 * messages, "output_tokens": 5 * messages}}),
         );
         failed
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cost(&self) -> MutexGuard<'_, f64> {

@@ -73,8 +73,7 @@ const CLIENTS: Table = Table {
 const LIMITS: &[(&str, &str, &str)] = &[
     ("codex-acp", "cost", "not told"),
     ("gemini-acp", "cost", "not told"),
-    ("claude-tui", "settings", "none over its protocol"),
-    ("claude-stream", "settings", "none over its protocol"),
+    ("claude-tui", "settings", "with `ask` only"),
     ("claude-agent-acp", "other-node", "its records stay on their node"),
     ("opencode-acp", "other-node", "its records stay on their node"),
     ("codex-acp", "other-node", "its records stay on their node"),

@@ -135,7 +135,48 @@ pub fn failed_result(error: &str) -> Value {
 
 /// Returns a request to interrupt the turn. The turn still ends with a `result`.
 pub fn interrupt_request(id: &str) -> Value {
-    json!({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}})
+    control_request(id, &json!({"subtype": "interrupt"}))
+}
+
+fn control_request(id: &str, request: &Value) -> Value {
+    json!({"type": "control_request", "request_id": id, "request": request})
+}
+
+/// Returns a request for what the program offers. It is answered before the first prompt.
+pub fn initialize_request(id: &str) -> Value {
+    control_request(id, &json!({"subtype": "initialize"}))
+}
+
+/// Returns a request to change the permission mode.
+pub fn mode_request(id: &str, mode: &str) -> Value {
+    control_request(id, &json!({"subtype": "set_permission_mode", "mode": mode}))
+}
+
+/// Returns a request to change the model.
+pub fn model_request(id: &str, model: &str) -> Value {
+    control_request(id, &json!({"subtype": "set_model", "model": model}))
+}
+
+/// The program's answer to a control request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ControlAnswer {
+    /// The id of the request.
+    pub id: String,
+    /// The answer, or the error in words.
+    pub result: Result<Value, String>,
+}
+
+/// Reads a record that answers a control request.
+pub fn control_answer(record: &Value) -> Option<ControlAnswer> {
+    let response = &record["response"];
+    if record["type"] != "control_response" {
+        return None;
+    }
+    let result = match response["subtype"].as_str() {
+        Some("success") => Ok(response["response"].clone()),
+        _ => Err(text(&response["error"]).unwrap_or_else(|| "the agent refused".to_owned())),
+    };
+    Some(ControlAnswer { id: text(&response["request_id"])?, result })
 }
 
 /// Returns an answer that allows a tool call with this input.
