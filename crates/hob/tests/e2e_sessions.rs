@@ -1174,19 +1174,25 @@ fn restart_storm_repeats_nothing() {
             assert!(texts.matches(&half).count() <= 1, "{name}: {half} in {texts}");
         }
         // The last answer comes last. A recall would show equal texts once.
-        let stored = wait_for_agent("the last turn is remembered", || {
+        let (asked, stored) = wait_for_agent("the last turn is remembered", || {
             let arguments = ["timeline", "--json", "--app", "tests", "--limit", "500"];
             let found: Value =
                 serde_json::from_slice(&setup.home.run(&arguments).stdout).unwrap_or_default();
             let turns = found["turns"].as_array().cloned().unwrap_or_default();
-            let answers = turns.iter().filter(|turn| turn["role"] == "assistant");
-            let texts: Vec<&str> = answers.filter_map(|turn| turn["text"].as_str()).collect();
-            texts.iter().any(|text| text.ends_with("the end")).then(|| texts.join("\n"))
+            let texts_of = |role: &str| -> Vec<String> {
+                let of_role = turns.iter().filter(|turn| turn["role"] == role);
+                of_role.filter_map(|turn| turn["text"].as_str().map(str::to_owned)).collect()
+            };
+            let texts = texts_of("assistant");
+            let is_over = texts.iter().any(|text| text.ends_with("the end"));
+            is_over.then(|| (texts_of("user").join("\n"), texts.join("\n")))
         });
         for round in 0..rounds {
             let (whole, half) = (mark(round, "whole"), mark(round, "half"));
-            assert_eq!(stored.matches(&whole).count(), 1, "{name}: {whole} in {stored}");
-            assert!(stored.matches(&half).count() <= 1, "{name}: {half} in {stored}");
+            for texts in [&asked, &stored] {
+                assert_eq!(texts.matches(&whole).count(), 1, "{name}: {whole} in {texts}");
+                assert!(texts.matches(&half).count() <= 1, "{name}: {half} in {texts}");
+            }
         }
         println!("{name}: {rounds} kills, nothing said or remembered twice");
         setup.stop();

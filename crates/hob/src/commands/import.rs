@@ -80,6 +80,11 @@ impl Place {
         self.client.is_none() && self.path == path
     }
 
+    /// Returns whether it has files and none of them could be read.
+    fn is_unreadable(&self) -> bool {
+        !self.files.is_empty() && self.totals.files + self.totals.skipped == 0
+    }
+
     fn line(&self) -> String {
         let Totals { files, skipped, stored, unknown, failed, .. } = &self.totals;
         let known = stored.duplicates + stored.forgotten;
@@ -178,12 +183,20 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         errln!("hob: interrupted; run the command again to continue");
         return Ok(Exit::Failed);
     }
+    // A client has files of its own in its place. If Hob can read none of them, it does not know the client's new format.
+    let unreadable: Vec<&Place> =
+        outcome.places.iter().filter(|place| place.is_unreadable()).collect();
+    for (place, client) in unreadable.iter().filter_map(|place| Some((place, place.client?))) {
+        let (client, path) = (client.name(), place.path.display());
+        errln!("hob: nothing of {client} was imported: Hob could read none of its files in {path}");
+    }
     // A folder may contain other files as well, but a named file, or all of a folder, must be known.
     let is_named = |place: &Place| {
         let failed = place.totals.failed.iter().map(|(path, _)| path);
         place.totals.unknown.iter().chain(failed).any(|path| place.is_named(path))
     };
     let is_unknown = outcome.places.iter().any(is_named)
+        || unreadable.iter().any(|place| place.client.is_some())
         || (!args.paths.is_empty() && !unknown.is_empty() && *files + *skipped == 0);
     Ok(if outcome.missing > 0 || is_unknown { Exit::Failed } else { Exit::Done })
 }

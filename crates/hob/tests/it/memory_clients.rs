@@ -442,6 +442,7 @@ fn import_says_what_it_found_and_could_not_read() {
     let imported: Value = serde_json::from_slice(&done.stdout).unwrap();
     let place = &imported["places"][0];
     assert_eq!((&place["found"], &place["files"]), (&json!(2), &json!(1)), "{imported}");
+    assert_eq!(done.status.code(), Some(0), "one of two could be read");
     assert_eq!(place["unread"][0]["path"], json!(odd), "{imported}");
     assert_eq!(place["unread"][0]["reason"], "unknown format or no turns", "{imported}");
     let words = clients.home.run(&["import"]);

@@ -153,6 +153,12 @@ fn import_says_why_it_cannot_read_a_database() {
         fs::write(path, &words).unwrap();
     }
     let done = home.run(&["import", "--json"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "nothing of four clients: {said}");
+    assert!(
+        said.contains("nothing of Zed was imported: Hob could read none of its files in /"),
+        "{said}"
+    );
     let imported: Value = serde_json::from_slice(&done.stdout).unwrap();
     let reasons: Vec<&str> = imported["places"]
         .as_array()
