@@ -3,11 +3,13 @@
 //! A limit of the kernel on one process says nothing about a tree of them, and an ordinary user has no quota of the disk. So
 //! Hob measures, and ends a tree that uses more. Where it has control groups of its own, the kernel limits the memory.
 
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hob_files::{Folder, bytes_below, owned};
+use hob_files::{Folder, bytes_below, open_regular, owned};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::tree::{self, Process};
@@ -50,11 +52,11 @@ pub struct TreeLimits {
     pub disk: Option<DiskLimit>,
 }
 
-/// The most that the files in some folders may take together.
+/// The most that some files, and those in some folders, may take together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskLimit {
     pub bytes: u64,
-    /// Folders of Hob's that the tree can write.
+    /// Folders and files of Hob's that the tree can write.
     pub folders: Vec<PathBuf>,
 }
 
@@ -133,13 +135,21 @@ impl Meter {
     }
 }
 
+/// Returns how much of the disk a file takes.
+fn bytes_of(path: &Path) -> io::Result<u64> {
+    Ok(open_regular(path)?.metadata()?.blocks().saturating_mul(512))
+}
+
 impl DiskLimit {
     fn is_exceeded(&self) -> bool {
         let mut bytes = 0u64;
         self.folders.iter().any(|path| {
             // A folder that is not there takes nothing. Without descriptors, the next measurement tells more.
             let left = self.bytes.saturating_sub(bytes);
-            let taken = Folder::open_real(path).and_then(|folder| bytes_below(&folder, left));
+            let taken = match Folder::open_real(path) {
+                Ok(folder) => bytes_below(&folder, left),
+                Err(_) => bytes_of(path),
+            };
             bytes = bytes.saturating_add(taken.unwrap_or_default());
             bytes > self.bytes
         })
@@ -220,6 +230,20 @@ pub(crate) fn limit_processes(max_processes: Option<u64>) -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_and_folders_count_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, file) = (folder.path().join("inside"), folder.path().join("file"));
+        std::fs::create_dir(&inside).unwrap();
+        for path in [inside.join("a"), file.clone()] {
+            std::fs::write(path, vec![1u8; 64 << 10]).unwrap();
+        }
+        let folders = vec![inside, file, folder.path().join("missing")];
+        let is_exceeded = |bytes| DiskLimit { bytes, folders: folders.clone() }.is_exceeded();
+        assert!(is_exceeded(100 << 10), "together they take 128 KiB");
+        assert!(!is_exceeded(256 << 10));
+    }
 
     #[test]
     fn fields_in_kilobytes_are_read() {

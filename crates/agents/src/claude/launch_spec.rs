@@ -118,6 +118,10 @@ impl LaunchSpec {
         let line = cost::status_line(&program, file, theirs);
         self.settings.insert("statusLine".to_owned(), line);
         self.allow_path(file);
+        let disk = self.confinement.as_mut().and_then(|c| c.limits.disk.as_mut());
+        if let Some(disk) = disk {
+            disk.folders.push(file.to_owned());
+        }
         Ok(())
     }
 
