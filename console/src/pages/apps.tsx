@@ -135,7 +135,7 @@ function Usage({ app, onAll }: { app: string; onAll: () => void }) {
             <Bars label="Tokens" span={within} weekly={weekly} least={1000} format={count} bars={bars.map((d) => ({ day: d.day, value: d.tokens }))} />
             <Bars label="Cost" span={within} weekly={weekly} least={1} format={dollars} bars={bars.map((d) => ({ day: d.day, value: d.cost }))} />
           </div>
-          {total('tokens') && !total('cost') ? <p class="soft charts-note">No agent has reported a cost. Claude on a terminal reports tokens only; limit those with limits.app_tokens_per_day.</p> : null}
+          {total('tokens') && !total('cost') ? <p class="soft charts-note">No agent has reported a cost. Codex and Gemini CLI report tokens only; limit those with limits.app_tokens_per_day.</p> : null}
         </>
       )}
     </Section>
