@@ -1308,8 +1308,13 @@ fn acpx_works_with_hob_acp() {
         let mut command = std::process::Command::new(installed("bench/node_modules/.bin/acpx"));
         command.args(["--agent", &hob, "--approve-all", "--ttl", "1"]).args(arguments);
         command.env("HOME", home.user_home()).env("HOB_HOME", home.hob_home());
-        command.env("ACPX_OF_TEST", home.user_home());
-        let output = command.current_dir(home.user_home()).output().unwrap();
+        command.env("ACPX_OF_TEST", home.user_home()).current_dir(home.user_home());
+        // The process that acpx keeps for a session ends a second after its last prompt, and then refuses a new one.
+        let output = wait_until("acpx takes the command", || {
+            let output = command.output().unwrap();
+            let is_ending = String::from_utf8_lossy(&output.stdout).contains("shutting down");
+            (!is_ending).then_some(output)
+        });
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -1323,7 +1328,6 @@ fn acpx_works_with_hob_acp() {
     let turns = String::from_utf8(turns.stdout).unwrap();
     assert!(turns.contains("turn 2 finished"), "one session had both prompts: {turns}");
     acpx(&["sessions", "close"]);
-    // The process that acpx keeps for a session ends a second after its last prompt.
     wait_until("acpx has ended", || processes_with(&mark).is_empty().then_some(()));
     assert!(server.stop().success());
 }
