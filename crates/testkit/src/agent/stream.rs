@@ -109,7 +109,7 @@ impl Settings {
             }
             Some("set_permission_mode") => {
                 let mode = request["mode"].as_str().unwrap_or_default();
-                if !MODES.contains(&mode) && !(mode == BYPASS && self.may_bypass) {
+                if !(MODES.contains(&mode) || mode == BYPASS && self.may_bypass) {
                     return Err(format!("Cannot set permission mode to {mode}"));
                 }
                 self.mode = mode.to_owned();
