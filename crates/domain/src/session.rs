@@ -14,7 +14,7 @@ use crate::file::prompt_with_files;
 use crate::ids::NodeId;
 pub use crate::ids::SessionId;
 use crate::node::{Lease, LeaseOutcome};
-pub use crate::outbox::{OutboxItem, RememberedTurn};
+pub use crate::outbox::{OutboxChange, OutboxItem, RememberedTurn};
 pub use crate::permissions::Permissions;
 use crate::store_error::StoreError;
 pub use crate::turn_state::TurnState;
@@ -418,9 +418,10 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Returns the oldest entries of the outbox, without those that were set aside.
-    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError>;
+    /// Returns entries of the outbox, without the given ones and those that were set aside: first those with the fewest
+    /// attempts, and of these the oldest.
+    async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError>;
 
-    /// Removes entries from the outbox: they are in the memory.
-    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError>;
+    /// Changes entries of the outbox. Entries that are gone are left out.
+    async fn change_outbox(&self, ids: Vec<i64>, note: OutboxChange) -> Result<(), StoreError>;
 }

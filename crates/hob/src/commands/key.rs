@@ -96,7 +96,7 @@ pub fn finish_rotation(settings: &Resolved) -> anyhow::Result<usize> {
         let store = Memory::open(&home.memory(), store_key, Duration::from_secs(30))?;
         memory::runtime()?.block_on(async {
             let engine = memory::engine(settings, Arc::new(store), keys());
-            Drain::new(engine.clone(), home.deferred()).pass(Instant::now()).await;
+            Drain::new(engine.clone(), home.deferred()).drain_once().await;
             resealed = engine.reseal(&OpeningKey::of(&old)).await?;
             anyhow::Ok(())
         })?;

@@ -252,21 +252,22 @@ pub(crate) const TABLES: &[&Table] = &[
     },
     &Table {
         name: "outbox",
-        columns: &[Number, Text, Sealed(TextKind::Outbox)],
+        columns: &[Number, Text, Sealed(TextKind::Outbox), Number, Number],
         key: 1,
         identifies_store: false,
         sqlite: Statements {
-            select: "id, app, body FROM outbox",
+            select: "id, app, body, attempts, set_aside FROM outbox",
             key: "id",
             after: "?1",
-            insert: "INSERT OR IGNORE INTO outbox (id, app, body) VALUES (?1, ?2, ?3)",
+            insert: "INSERT OR IGNORE INTO outbox (id, app, body, attempts, set_aside)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
         },
         postgres: Statements {
-            select: "id, app, body FROM hob.outbox",
+            select: "id, app, body, attempts::bigint, set_aside::integer::bigint FROM hob.outbox",
             key: "id",
             after: "$1",
-            insert: "INSERT INTO hob.outbox (id, app, body) OVERRIDING SYSTEM VALUE
-                 SELECT c1, c2, c3 FROM moved ON CONFLICT DO NOTHING",
+            insert: "INSERT INTO hob.outbox (id, app, body, attempts, set_aside) OVERRIDING SYSTEM VALUE
+                 SELECT c1, c2, c3, c4::integer, c5 <> 0 FROM moved ON CONFLICT DO NOTHING",
         },
     },
     &Table {

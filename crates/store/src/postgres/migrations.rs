@@ -12,11 +12,12 @@ const FIRST: u32 = 7;
 /// Creates everything in an empty schema. Frozen: the tidy test knows its hash.
 const CREATE: &str = include_str!("migrations/0001_hob.sql");
 /// The later changes. Each makes the next version.
-const CHANGES: [&str; 4] = [
+const CHANGES: [&str; 5] = [
     include_str!("migrations/0002_hidden_turns.sql"),
     include_str!("migrations/0003_responses.sql"),
     include_str!("migrations/0004_documents.sql"),
     include_str!("migrations/0005_scopes.sql"),
+    include_str!("migrations/0006_outbox_attempts.sql"),
 ];
 /// The one earlier version that can be imported, and the statements that bring it to [`FIRST`].
 const IMPORTED: u32 = 6;

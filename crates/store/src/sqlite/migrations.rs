@@ -32,6 +32,7 @@ pub(crate) const LEDGER: Schema = Schema {
     changes: &[
         include_str!("migrations/ledger/0002_responses.sql"),
         include_str!("migrations/ledger/0003_documents.sql"),
+        include_str!("migrations/ledger/0004_outbox_attempts.sql"),
     ],
 };
 

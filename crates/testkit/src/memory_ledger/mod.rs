@@ -33,6 +33,8 @@ struct State {
     sessions: Vec<Kept>,
     usage: BTreeMap<(i64, AppName), (u64, u64, TurnUsage)>,
     outbox: Vec<OutboxItem>,
+    /// The ids of entries of the outbox that were set aside.
+    set_aside: Vec<i64>,
     next_outbox: i64,
     audit: Vec<AuditEntry>,
     nodes: BTreeMap<NodeId, Instant>,
@@ -114,7 +116,7 @@ impl State {
         if turn.is_some() {
             self.next_outbox += 1;
             let (id, app) = (self.next_outbox, app.as_str().to_owned());
-            self.outbox.push(OutboxItem { id, app, turn });
+            self.outbox.push(OutboxItem { id, app, attempts: 0, turn });
         }
     }
 

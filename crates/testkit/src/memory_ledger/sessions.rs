@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES,
-    MAX_SESSION_PAGE_BYTES, NewEvent, OpenLimits, OutboxItem, Repeat, Session, SessionEvent,
-    SessionFilter, SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange,
-    TurnRequest, TurnState, TurnUsage, UsageDay,
+    MAX_SESSION_PAGE_BYTES, NewEvent, OpenLimits, OutboxChange, OutboxItem, Repeat, Session,
+    SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding,
+    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -356,14 +356,27 @@ impl SessionStore for MemoryLedger {
         Ok(())
     }
 
-    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
+    async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
         let state = self.state();
-        let items = state.outbox.iter().filter(|item| !set_aside.contains(&item.id));
-        Ok(items.take(limit).cloned().collect())
+        let is_left_out =
+            |item: &&OutboxItem| without.contains(&item.id) || state.set_aside.contains(&item.id);
+        let mut items: Vec<&OutboxItem> =
+            state.outbox.iter().filter(|item| !is_left_out(item)).collect();
+        items.sort_by_key(|item| (item.attempts, item.id));
+        Ok(items.into_iter().take(limit).cloned().collect())
     }
 
-    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
-        self.state().outbox.retain(|item| !ids.contains(&item.id));
+    async fn change_outbox(&self, ids: Vec<i64>, change: OutboxChange) -> Result<(), StoreError> {
+        let mut state = self.state();
+        match change {
+            OutboxChange::SetAside => state.set_aside.extend(ids),
+            OutboxChange::Stored => state.outbox.retain(|item| !ids.contains(&item.id)),
+            OutboxChange::Attempts(attempts) => {
+                for item in state.outbox.iter_mut().filter(|item| ids.contains(&item.id)) {
+                    item.attempts = attempts;
+                }
+            }
+        }
         Ok(())
     }
 }

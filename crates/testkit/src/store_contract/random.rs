@@ -4,8 +4,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use hob_domain::session::{
-    DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, SessionFilter, SessionStore,
-    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage, turn_event,
+    DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxChange, SessionFilter,
+    SessionStore, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage,
+    turn_event,
 };
 use hob_domain::{
     App, AppFilter, AppName, Lease, LedgerStore, NodeEvent, NodeId, StoreError, Token,
@@ -265,7 +266,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             Ok(items) => {
                 let ids = items.iter().map(|item| item.id).collect();
                 let turns: Vec<_> = items.iter().map(|item| (&item.app, &item.turn)).collect();
-                format!("{turns:?} {}", told(store.outbox_done(ids).await))
+                format!("{turns:?} {}", told(store.change_outbox(ids, OutboxChange::Stored).await))
             }
             Err(error) => kind(&error).to_owned(),
         },

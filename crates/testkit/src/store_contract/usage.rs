@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hob_domain::session::{CostTarget, DeleteFilter, TurnEnding, TurnRange, TurnState, TurnUsage};
+use hob_domain::session::{
+    CostTarget, DeleteFilter, OutboxChange, TurnEnding, TurnRange, TurnState, TurnUsage,
+};
 use hob_domain::{AppName, LeaseOutcome, StoreError};
 
 use super::{
@@ -161,15 +163,27 @@ pub async fn outbox_is_drained_once(fixture: &dyn Fixture) {
     assert_eq!(prompts(&first), ["the \0 1.", "the \0 2."]);
     assert_eq!(first[0].app, "a");
     assert_eq!(store.outbox(2, &[]).await.unwrap(), first, "reading takes nothing");
-    store.outbox_done(vec![first[1].id]).await.unwrap();
-    store.outbox_done(vec![first[1].id]).await.unwrap();
-    store.outbox_done(Vec::new()).await.unwrap();
+    store.change_outbox(vec![first[1].id], OutboxChange::Stored).await.unwrap();
+    store.change_outbox(vec![first[1].id], OutboxChange::Stored).await.unwrap();
+    store.change_outbox(Vec::new(), OutboxChange::Stored).await.unwrap();
     let left = store.outbox(99, &[]).await.unwrap();
     assert_eq!(prompts(&left), ["the \0 1.", "the \0 3.", "the \0 4."]);
+    // Those with fewer attempts come first. What was set aside is not returned.
+    store.change_outbox(vec![left[0].id], OutboxChange::Attempts(2)).await.unwrap();
+    let later = store.outbox(99, &[]).await.unwrap();
+    assert_eq!(prompts(&later), ["the \0 3.", "the \0 4.", "the \0 1."]);
+    assert_eq!(later.iter().map(|item| item.attempts).collect::<Vec<_>>(), [0, 0, 2]);
+    assert_eq!(prompts(&store.outbox(1, &[later[0].id]).await.unwrap()), ["the \0 4."]);
+    store.change_outbox(vec![later[0].id, first[1].id], OutboxChange::SetAside).await.unwrap();
+    store.change_outbox(Vec::new(), OutboxChange::SetAside).await.unwrap();
+    let left = store.outbox(99, &[]).await.unwrap();
+    assert_eq!(prompts(&left), ["the \0 4.", "the \0 1."]);
+    store.change_outbox(vec![left[1].id], OutboxChange::Attempts(0)).await.unwrap();
+    assert_eq!(prompts(&store.outbox(99, &[]).await.unwrap()), ["the \0 1.", "the \0 4."]);
     // An item stays when its session is deleted, but not when its app is.
     store.close_session(&id(1), event("close", None), at(13)).await.unwrap();
     store.delete_sessions(&DeleteFilter::ClosedBefore(at(14))).await.unwrap();
-    assert_eq!(store.outbox(99, &[]).await.unwrap().len(), 3);
+    assert_eq!(store.outbox(99, &[]).await.unwrap().len(), 2);
     store.delete_sessions(&DeleteFilter::App(app("a"))).await.unwrap();
     assert_eq!(store.outbox(99, &[]).await.unwrap(), []);
 }

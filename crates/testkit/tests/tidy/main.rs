@@ -276,6 +276,10 @@ fn migrations_are_frozen() {
             "f496dea77f84fec7410925d5c6c0016883747299500f47180424e4d12cc8d789",
         ),
         (
+            "crates/store/src/postgres/migrations/0006_outbox_attempts.sql",
+            "cf5132883d5d7f710ac1ca5da0dfad05a78b270cc325621f46ba8e7126d43832",
+        ),
+        (
             "crates/store/src/postgres/migrations/import_6.sql",
             "5bc093ad75da580b2146a2d25236c17a417c9317d2b875e37c533ab0bd17dc69",
         ),
@@ -290,6 +294,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/ledger/0003_documents.sql",
             "82637b7f10bff5018111baa9466ae7b4163cc5d31c1ade208dd9809a661e5b38",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/ledger/0004_outbox_attempts.sql",
+            "fd96813f87dedac61f43128747161cd8cc96db1ec0970aa24eb05aca84bfc1fb",
         ),
         (
             "crates/store/src/sqlite/migrations/ledger/import_7.sql",

@@ -24,7 +24,7 @@ const SEES_ALL: &[(&str, &[&str])] = &[
     ("ledger/postgres/session_lists.rs", &["list", "list_page", "usage"]),
     (
         "ledger/postgres/sessions.rs",
-        &["close_session", "create_within", "delete", "outbox", "outbox_done"],
+        &["change_outbox", "close_session", "create_within", "delete", "outbox"],
     ),
     ("ledger/postgres/store.rs", &["of_app_or_all", "read_all", "read_rows", "write_rows"]),
     (

@@ -26,7 +26,7 @@ use crate::commands::audit::{self, NotedAct};
 use crate::home::Home;
 use crate::inventory::Inventory;
 use crate::migration_guard::Opener;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, OutboxTimes};
 use crate::settings::Resolved;
 use crate::socket::{self, Hello, PROTOCOL};
 use crate::{clock_record, keys, ledger, maintenance, memory};
@@ -129,7 +129,7 @@ impl Server {
         tasks.spawn(sessions.clone().run_sweeper());
         let interval = self.settings.sessions.sweep_interval;
         tasks.spawn(self.completions.clone().run_sweeper(self.ledger.clone(), interval));
-        let outbox = Outbox::new(self.ledger.clone(), engine.clone());
+        let outbox = Outbox::new(self.ledger.clone(), engine.clone(), OutboxTimes::default());
         tasks.spawn(outbox.drain(stopping.clone()));
         let deferred = Drain::new(engine.clone(), self.tools.deferred.clone());
         tasks.spawn(deferred.run(stopping.clone()));
@@ -231,7 +231,8 @@ impl Server {
         if tokio::time::timeout(END_DEADLINE, ended).await.is_err() {
             tracing::error!("shutdown deadline exceeded; some tasks are still running");
         }
-        Outbox::new(self.ledger.clone(), self.tools.engine.clone()).drain_last().await;
+        let (ledger, engine) = (self.ledger.clone(), self.tools.engine.clone());
+        Outbox::new(ledger, engine, OutboxTimes::default()).drain_last().await;
     }
 }
 

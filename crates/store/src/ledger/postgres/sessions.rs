@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits,
-    OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionFilter, SessionId,
-    SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState,
-    TurnUsage, UsageDay,
+    OutboxChange, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionFilter,
+    SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest,
+    TurnState, TurnUsage, UsageDay,
 };
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
@@ -293,32 +293,46 @@ impl SessionStore for PostgresLedger {
         }
     }
 
-    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
+    async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
         // Rows taken by another node are left to it, unless it took them long ago.
         let sql = "WITH taken AS (
                  UPDATE hob.outbox SET taken_by = $2, taken_at = clock_timestamp() WHERE id IN (
-                     SELECT id FROM hob.outbox WHERE NOT (id = ANY ($3::bigint[]))
+                     SELECT id FROM hob.outbox WHERE NOT set_aside AND NOT (id = ANY ($3::bigint[]))
                          AND (taken_by IS NULL OR taken_by = $2
                              OR taken_at < clock_timestamp() - interval '30 seconds')
-                     ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)
-                 RETURNING id, app, body
-             ) SELECT id, app, body FROM taken ORDER BY id";
+                     ORDER BY attempts, id LIMIT $1 FOR UPDATE SKIP LOCKED)
+                 RETURNING id, app, attempts, body
+             ) SELECT id, app, attempts, body FROM taken ORDER BY attempts, id";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let values: Values<'_> = &[&limit, &self.outbox_taker, &set_aside];
+        let values: Values<'_> = &[&limit, &self.outbox_taker, &without];
         let connections = self.connections.within(RowScope::All);
         let rows = connections.query(Again::Harmless, sql, values).await?;
         // A row that this key does not open is left where it is, and does not keep the others back.
         let item = |row: &tokio_postgres::Row| {
-            let body = self.texts.open(TextKind::Outbox, row.get(2)).ok()?;
-            Some(OutboxItem::from_row(row.get(0), row.get(1), &body))
+            let body = self.texts.open(TextKind::Outbox, row.get(3)).ok()?;
+            let attempts: i32 = row.get(2);
+            Some(OutboxItem::from_row(row.get(0), row.get(1), attempts.into(), &body))
         };
         Ok(rows.iter().filter_map(item).collect())
     }
 
-    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
-        let sql = "DELETE FROM hob.outbox WHERE id = ANY ($1::bigint[])";
+    async fn change_outbox(&self, ids: Vec<i64>, change: OutboxChange) -> Result<(), StoreError> {
         let connections = self.connections.within(RowScope::All);
-        connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
+        match change {
+            OutboxChange::Attempts(attempts) => {
+                let attempts = i32::try_from(attempts).unwrap_or(i32::MAX);
+                let sql = "UPDATE hob.outbox SET attempts = $2 WHERE id = ANY ($1::bigint[])";
+                connections.query(Again::Harmless, sql, &[&ids, &attempts]).await.map(drop)
+            }
+            OutboxChange::SetAside => {
+                let sql = "UPDATE hob.outbox SET set_aside = true WHERE id = ANY ($1::bigint[])";
+                connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
+            }
+            OutboxChange::Stored => {
+                let sql = "DELETE FROM hob.outbox WHERE id = ANY ($1::bigint[])";
+                connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
+            }
+        }
     }
 }
 

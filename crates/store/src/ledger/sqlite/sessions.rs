@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob_domain::session::{
     Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits,
-    OutboxItem, Repeat, Session, SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn,
-    SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnUsage, UsageDay,
+    OutboxChange, OutboxItem, Repeat, Session, SessionEvent, SessionFilter, SessionId,
+    SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnUsage,
+    UsageDay,
 };
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -257,37 +258,45 @@ impl SessionStore for Ledger {
             .await
     }
 
-    async fn outbox(&self, limit: usize, set_aside: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
-        let set_aside = serde_json::json!(set_aside).to_string();
+    async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
+        let without = serde_json::json!(without).to_string();
         self.database
             .read(move |connection| {
                 connection
                     .prepare_cached(
-                        "SELECT id, app, body FROM outbox
-                         WHERE id NOT IN (SELECT value FROM json_each(?2)) ORDER BY id LIMIT ?1",
+                        "SELECT id, app, attempts, body FROM outbox
+                         WHERE set_aside = 0 AND id NOT IN (SELECT value FROM json_each(?2))
+                         ORDER BY attempts, id LIMIT ?1",
                     )
                     .and_then(|mut s| {
                         let item = |row: &Row<'_>| {
-                            let json: String = row.get(2)?;
-                            Ok(OutboxItem::from_row(row.get(0)?, row.get(1)?, &json))
+                            let json: String = row.get(3)?;
+                            Ok(OutboxItem::from_row(row.get(0)?, row.get(1)?, row.get(2)?, &json))
                         };
-                        s.query_map(params![limit as i64, set_aside], item)?.collect()
+                        s.query_map(params![limit as i64, without], item)?.collect()
                     })
                     .map_err(failed)
             })
             .await
     }
 
-    async fn outbox_done(&self, ids: Vec<i64>) -> Result<(), StoreError> {
+    async fn change_outbox(&self, ids: Vec<i64>, change: OutboxChange) -> Result<(), StoreError> {
+        let ids = serde_json::json!(ids).to_string();
         self.database
             .write(move |transaction| {
-                for id in ids {
-                    transaction
-                        .prepare_cached("DELETE FROM outbox WHERE id = ?1")
-                        .and_then(|mut s| s.execute([id]))
-                        .map_err(failed)?;
-                }
-                Ok(())
+                let among = "WHERE id IN (SELECT value FROM json_each(?1))";
+                let changed = match change {
+                    OutboxChange::Attempts(attempts) => transaction
+                        .prepare_cached(&format!("UPDATE outbox SET attempts = ?2 {among}"))
+                        .and_then(|mut s| s.execute(params![ids, attempts])),
+                    OutboxChange::SetAside => transaction
+                        .prepare_cached(&format!("UPDATE outbox SET set_aside = 1 {among}"))
+                        .and_then(|mut s| s.execute([&ids])),
+                    OutboxChange::Stored => transaction
+                        .prepare_cached(&format!("DELETE FROM outbox {among}"))
+                        .and_then(|mut s| s.execute([&ids])),
+                };
+                changed.map(drop).map_err(failed)
             })
             .await
     }
