@@ -311,8 +311,9 @@ pub enum PageFilter {
     All { after: i64 },
     /// The turns of this principal after this number, in the order of their numbers.
     Of { principal: Principal, after: i64 },
-    /// The turns of all principals that were masked by rules before this version, in any order.
-    MaskedBefore(u32),
+    /// The turns of all principals that were masked by rules before this version, without those of these numbers, in any
+    /// order.
+    MaskedBefore { rules: u32, without: Vec<i64> },
 }
 
 /// A part of the timeline.

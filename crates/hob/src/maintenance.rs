@@ -58,9 +58,10 @@ async fn erase_forgotten(engine: &Engine, mut clock: SteadyClock, stopping: &Can
 
 /// Masks secrets that earlier rules did not recognise, in small steps.
 async fn rescan(engine: Engine, stopping: CancellationToken) {
+    let mut skipped = Vec::new();
     loop {
         tokio::select! {
-            scanned = engine.rescan() => match scanned {
+            scanned = engine.rescan(&mut skipped) => match scanned {
                 Ok(0) => return,
                 Ok(_) => tokio::time::sleep(STEP_PAUSE).await,
                 Err(error) => {

@@ -55,7 +55,8 @@ impl Engine {
 
     /// Masks and indexes all turns that older rules have masked, and those without terms.
     async fn rescan_all(&self) -> Result<(), StoreError> {
-        while self.rescan().await? > 0 {}
+        let mut skipped = Vec::new();
+        while self.rescan(&mut skipped).await? > 0 {}
         Ok(())
     }
 

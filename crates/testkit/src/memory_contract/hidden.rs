@@ -26,7 +26,7 @@ async fn restore(store: &dyn MemoryStore, turns: &Forget, since: i64) -> usize {
 /// Indexes restored turns, as the engine does.
 async fn index_again(store: &dyn MemoryStore) -> usize {
     let changes: Vec<Remask> = store
-        .page(&PageFilter::MaskedBefore(1), 100)
+        .page(&super::masked_before(1), 100)
         .await
         .unwrap()
         .into_iter()

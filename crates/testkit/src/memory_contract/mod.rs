@@ -13,9 +13,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hob_domain::Timestamp;
 use hob_domain::memory::{
-    CandidateQuery, CandidateSet, Forgetting, Identity, MemoryStore, NewTurn, Principal,
-    ProjectLocation, QueryTerm, Record, RecordId, Scope, Tier, TurnRole, TurnSelection, TurnSource,
-    Window, record_key, words_key,
+    CandidateQuery, CandidateSet, Forgetting, Identity, MemoryStore, NewTurn, PageFilter,
+    Principal, ProjectLocation, QueryTerm, Record, RecordId, Scope, Tier, TurnRole, TurnSelection,
+    TurnSource, Window, record_key, words_key,
 };
 
 /// A backend of the memory for one test.
@@ -152,6 +152,11 @@ async fn latest_prompts(
 }
 
 /// Removes everything of a principal.
+/// Chooses the turns that were masked by rules before a version.
+fn masked_before(rules: u32) -> PageFilter {
+    PageFilter::MaskedBefore { rules, without: Vec::new() }
+}
+
 async fn forget_everything(store: &dyn MemoryStore, principal: &Principal) -> usize {
     store.forget(Forgetting::RemovePrincipal(principal.clone())).await.unwrap()
 }

@@ -124,7 +124,7 @@ pub async fn some_steps(seed: u64, steps: usize, one: &dyn MemoryStore, two: &dy
 
 /// Indexes restored turns again, as the engine does.
 async fn index_restored(store: &dyn MemoryStore) {
-    let restored = store.page(&PageFilter::MaskedBefore(1), 1000).await.unwrap();
+    let restored = store.page(&super::masked_before(1), 1000).await.unwrap();
     let remask = |record: Record| {
         let (terms, vector) = analysed(&record.text, record.cue.as_deref());
         let Record { seq, text, sealed, cue, .. } = record;

@@ -334,8 +334,11 @@ pub async fn other_state_is_stored_and_removed(fixture: &dyn Fixture) {
     }
     let events = store.events(2).await.unwrap();
     assert_eq!(events.iter().map(|event| &*event.detail).collect::<Vec<_>>(), ["2", "1"]);
-    assert_eq!(store.page(&PageFilter::MaskedBefore(2), 9).await.unwrap().len(), 2);
-    assert!(store.page(&PageFilter::MaskedBefore(1), 9).await.unwrap().is_empty());
+    let old = store.page(&super::masked_before(2), 9).await.unwrap();
+    assert_eq!(old.len(), 2);
+    let others = PageFilter::MaskedBefore { rules: 2, without: vec![old[0].seq] };
+    assert_eq!(store.page(&others, 9).await.unwrap(), [old[1].clone()]);
+    assert!(store.page(&super::masked_before(1), 9).await.unwrap().is_empty());
     let prompts = latest_prompts(&*store, &Principal::Owner, "/p", 9).await;
     assert_eq!(prompts.iter().map(|record| &*record.text).collect::<Vec<_>>(), ["one"]);
     let counts = store.counts(&Principal::Owner).await.unwrap();

@@ -418,9 +418,9 @@ impl MemoryStore for PostgresMemory {
             PageFilter::Of { principal, after } => {
                 (self.of_principal(principal), Some(principal.as_str()), after)
             }
-            PageFilter::MaskedBefore(rules) => {
-                let rest = "WHERE t.rules < $1 LIMIT $2";
-                let values: Values<'_> = &[&(*rules as i32), &limit];
+            PageFilter::MaskedBefore { rules, without } => {
+                let rest = "WHERE t.rules < $1 AND NOT (t.seq = ANY ($3::bigint[])) LIMIT $2";
+                let values: Values<'_> = &[&(*rules as i32), &limit, without];
                 return self.read_records(self.of_all(), rest, values).await;
             }
         };

@@ -121,9 +121,13 @@ pub(super) fn page(
     let (speaker, after) = match filter {
         PageFilter::All { after } => (None, after),
         PageFilter::Of { principal, after } => (Some(principal.as_str()), after),
-        PageFilter::MaskedBefore(version) => {
-            let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE t.rules < ?1 LIMIT ?2");
-            return rows(connection, &sql, &[version, &limit]);
+        PageFilter::MaskedBefore { rules: version, without } => {
+            let without = serde_json::json!(without).to_string();
+            let sql = format!(
+                "SELECT {COLUMNS} FROM {TABLES}
+                 WHERE t.rules < ?1 AND t.seq NOT IN (SELECT value FROM json_each(?3)) LIMIT ?2"
+            );
+            return rows(connection, &sql, &[version, &limit, &without]);
         }
     };
     let sql = format!(
