@@ -1,5 +1,6 @@
 //! What a rollout of Codex says of the agent's work: its calls of tools, and their outputs.
 
+use hob_domain::json_size::has_too_many_values;
 use serde_json::Value;
 
 use crate::work::{WorkItem, patched_files};
@@ -9,7 +10,7 @@ const MAX_HEADER_LINES: usize = 8;
 
 /// Returns the work of a `function_call` with these arguments.
 pub fn function_call(arguments: &str) -> Vec<WorkItem> {
-    let Ok(arguments) = serde_json::from_str::<Value>(arguments) else { return Vec::new() };
+    let Some(arguments) = parsed(arguments) else { return Vec::new() };
     let command = arguments.get("cmd").or_else(|| arguments.get("command"));
     let patch = arguments.get("input").and_then(Value::as_str).unwrap_or_default();
     let mut work: Vec<WorkItem> = patched_files(patch).collect();
@@ -26,7 +27,7 @@ pub fn custom_tool_call(input: &str) -> Vec<WorkItem> {
 pub fn call_output(output: &str) -> Option<WorkItem> {
     // Old files have the output and the exit code in an object.
     if output.starts_with('{') {
-        let described: Value = serde_json::from_str(output).ok()?;
+        let described = parsed(output)?;
         let code = described.get("metadata")?.get("exit_code")?.as_i64()?;
         let text = described.get("output")?.as_str()?;
         return WorkItem::failure(text).filter(|_| code != 0);
@@ -37,6 +38,11 @@ pub fn call_output(output: &str) -> Option<WorkItem> {
     })?;
     let text = output.split_once("Output:\n").map_or(output, |(_, text)| text);
     WorkItem::failure(text).filter(|_| code != 0)
+}
+
+/// Parses a text that is JSON by itself. In its line it counts as one value.
+fn parsed(text: &str) -> Option<Value> {
+    if has_too_many_values(text.as_bytes()) { None } else { serde_json::from_str(text).ok() }
 }
 
 /// Returns the script of a command: a text, or the arguments of a shell.

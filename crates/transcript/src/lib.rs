@@ -62,7 +62,7 @@ pub use memory_file::{memory_file_client, memory_file_folder};
 pub use opencode::{OpencodeMessage, parse_export};
 pub use parsed_session::ParsedSession;
 pub use progress::{CodexProgress, CodexSource, ReadProgress, TurnDigest};
-pub use reader::{ParsedChunk, parse_chunk};
+pub use reader::{MAX_LINE_BYTES, ParsedChunk, parse_chunk};
 pub use record_file::{RecordDatabase, RecordFile};
 pub use turn::TranscriptTurn;
 pub use work::WorkItem;

@@ -1,5 +1,6 @@
 use std::io::BufRead;
 
+use hob_domain::json_size::has_too_many_values;
 use serde::de::MapAccess;
 
 use crate::claude::{ConversationReader, is_speaker};
@@ -13,12 +14,17 @@ use crate::{copilot, entire, goose, qwen};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// The longest line that is parsed. Longer ones are skipped.
+pub const MAX_LINE_BYTES: usize = 32 << 20;
+/// Longer lines are not repaired. A repaired line may be six times as long.
+const MAX_REPAIRED_BYTES: usize = 8 << 20;
+
 /// What one chunk of a transcript contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParsedChunk {
     /// The turns of the complete lines, in the order in which they were said.
     pub turns: Vec<TranscriptTurn>,
-    /// How many complete lines are not JSON objects. Blank lines do not count.
+    /// How many complete lines are not JSON objects, are too long or have too many values. Blank lines do not count.
     pub unreadable: usize,
     /// The number of bytes up to and including the last complete line. The next chunk begins there.
     pub consumed: usize,
@@ -51,14 +57,31 @@ fn parse_lines(mut bytes: &[u8], progress: &mut ReadProgress) -> (Vec<Transcript
         let (line, after) = bytes.split_at(length);
         bytes = after;
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
-        if line.is_empty() || reader.push(line, progress).is_ok() {
+        if line.is_empty() {
             continue;
         }
-        if reader.push(&json::repaired(line), progress).is_err() {
+        // What such a line becomes in memory is many times as large.
+        if line.len() > MAX_LINE_BYTES || has_too_many_values(line) {
+            unreadable += 1;
+            continue;
+        }
+        if reader.push(line, progress).is_ok() {
+            continue;
+        }
+        if !is_repaired(line, &mut reader, progress) {
             unreadable += 1;
         }
     }
     (reader.finish(progress), unreadable)
+}
+
+/// Reads a damaged line as far as it can be repaired, and returns whether that is possible.
+fn is_repaired(line: &[u8], reader: &mut LineReader, progress: &mut ReadProgress) -> bool {
+    if line.len() > MAX_REPAIRED_BYTES {
+        return false;
+    }
+    let repaired = json::repaired(line);
+    !has_too_many_values(&repaired) && reader.push(&repaired, progress).is_ok()
 }
 
 /// The readers of all clients that write lines: the client of a file is known once a line has shown it.

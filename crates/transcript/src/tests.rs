@@ -1,5 +1,6 @@
 //! Tests with transcripts of Claude Code.
 
+use hob_domain::json_size::MAX_JSON_VALUES;
 use hob_domain::memory::TurnRole;
 use serde_json::{Value, json};
 
@@ -216,6 +217,12 @@ fn damaged_lines_cost_only_themselves() {
     check(&bytes, &["u a\u{fffd}b"], 0);
     let long = "long ".repeat(1_000_000);
     check(line(&long).as_bytes(), &[&format!("u {long}")], 0);
+    // What would take many times its length in memory is skipped.
+    let values = |count: usize| format!(r#"{{"type":"user","x":[{}[]]}}"#, "[],".repeat(count));
+    check(values(MAX_JSON_VALUES / 2).as_bytes(), &[], 1);
+    check(values(1_000).as_bytes(), &[], 0);
+    check(line(&"[],".repeat(300_000)).as_bytes(), &[&format!("u {}", "[],".repeat(300_000))], 0);
+    check(line(&"x".repeat(MAX_LINE_BYTES)).as_bytes(), &[], 1);
     check(br#"{"type":"user","type":"user","message":{"content":"x","content":"y"}}"#, &["u y"], 0);
 }
 

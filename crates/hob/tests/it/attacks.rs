@@ -23,8 +23,17 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// Returns the resident memory of a process in MB.
 pub fn resident_mb(pid: i32) -> u64 {
+    memory_mb(pid, "VmRSS:")
+}
+
+/// Returns the most resident memory that a process has had, in MB.
+pub fn peak_mb(pid: i32) -> u64 {
+    memory_mb(pid, "VmHWM:")
+}
+
+fn memory_mb(pid: i32, kind: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a live process");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    let line = status.lines().find_map(|line| line.strip_prefix(kind)).expect("its memory");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") / 1024
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use hob_testkit::{HobServer, TestHome, proved_with_samples, wait_until};
 use serde_json::{Value, json};
 
+use crate::attacks::{MAX_SERVER_MB, peak_mb};
 use crate::memory_setup::*;
 
 /// A home with one conversation of two turns per client. Everything was said about herons.
@@ -328,6 +329,34 @@ fn followed_records_are_remembered_while_they_grow() {
     proved_with_samples("goose", &["live"]);
     proved_with_samples("aider", &["live"]);
     proved_with_samples("specstory", &["live"]);
+}
+
+/// A line of a few megabytes whose values take many times as much was parsed by the server.
+#[test]
+fn line_of_millions_of_values_in_followed_records_is_skipped() {
+    let values = format!("{{\"type\":\"x\",\"data\":[{}[]]}}", "[],".repeat(10_000_000));
+    let with_values = || {
+        let clients = Clients::new();
+        let copilot = clients.copilot();
+        let lines = fs::read_to_string(&copilot).unwrap();
+        let (first, rest) = lines.split_once('\n').unwrap();
+        fs::write(&copilot, format!("{first}\n{values}\n{rest}")).unwrap();
+        (clients, copilot)
+    };
+    let (clients, copilot) = with_values();
+    let server = follow(&clients.home, "copilot");
+    let texts = wait_until("the other lines are imported", || {
+        texts_by_client(&clients.home).get("copilot").filter(|texts| texts.len() == 2).cloned()
+    });
+    assert_eq!(texts, ["copilot heron?", "copilot harbour"]);
+    let peak = peak_mb(server.pid());
+    assert!(peak < MAX_SERVER_MB, "the server has taken {peak} MB");
+    let captured = capture(&clients.home, &[], &copilot);
+    let counts = ["inserted", "duplicates", "errors"].map(|key| captured[key].as_u64().unwrap());
+    assert_eq!(counts, [0, 2, 1], "{captured}");
+    let (clients, copilot) = with_values();
+    let imported = json_of(&clients.home.run(&["import", "--json", copilot.to_str().unwrap()]));
+    assert_eq!((&imported["inserted"], &imported["errors"]), (&json!(2), &json!(1)), "{imported}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hob_domain::Timestamp;
+use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::{ProjectLocation, Tier, TurnRole, TurnSource, words_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -182,6 +183,9 @@ pub fn decode(
     keys: &OpeningKeys,
 ) -> Result<DeferralFile, DeferralError> {
     let mut lines = content.split(|byte| *byte == b'\n').enumerate().peekable();
+    if lines.peek().is_some_and(|(_, line)| has_too_many_values(line)) {
+        return Err(DeferralError::Malformed("its header has too many values".to_owned()));
+    }
     let header = match lines.peek().map(|(_, line)| serde_json::from_slice::<Value>(line)) {
         Some(Ok(value)) if value.get("version").is_some() => {
             lines.next();

@@ -1,14 +1,14 @@
 //! Reads what is new in a transcript since the last time.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use hob_domain::Timestamp;
 use hob_domain::json_size::has_too_many_values;
 use hob_domain::memory::TurnKey;
 use hob_files::{open_linked_regular, read_regular};
-use hob_transcript::{RecordedClient, TranscriptTurn, goose_session, parse_chunk};
+use hob_transcript::{MAX_LINE_BYTES, RecordedClient, TranscriptTurn, goose_session, parse_chunk};
 use serde_json::Value;
 
 use super::batch::RawTurn;
@@ -16,6 +16,8 @@ use super::mark::TranscriptMark;
 
 /// How many bytes at the beginning of a file distinguish it from another file of the same name.
 const HEAD_BYTES: usize = 512;
+/// How much of a line that is too long is read at a time.
+const SKIP_BUFFER_BYTES: usize = 64 << 10;
 /// Longer descriptions of a transcript are not read.
 const MAX_DESCRIPTION_BYTES: u64 = 4 << 20;
 
@@ -38,7 +40,7 @@ pub struct ReadOptions<'a> {
     /// The session's name, if it is not the transcript's own.
     pub session: Option<&'a str>,
     pub partial_line: PartialLine,
-    /// About how many bytes to read at most. A longer line is read as a whole.
+    /// About how many bytes to read at most. A longer line is read as a whole, up to [`MAX_LINE_BYTES`].
     pub max_bytes: usize,
 }
 
@@ -72,19 +74,19 @@ pub fn read_update(
         *mark = TranscriptMark::default();
     }
     file.seek(SeekFrom::Start(mark.offset()))?;
-    let (mut bytes, more) = read_lines(&mut file, options.max_bytes)?;
+    let Lines { mut bytes, more, skipped } = read_lines(&mut file, options.max_bytes)?;
     let lacks_end = bytes.last().is_some_and(|byte| *byte != b'\n');
     let is_included = lacks_end && !more && options.partial_line == PartialLine::Include;
     // The last line is read again once it has its end, so the mark must not remember it.
     let ahead = is_included.then(|| mark.clone());
     let chunk = parse_chunk(&bytes, mark.progress_mut());
-    mark.advance(chunk.consumed, &head, HEAD_BYTES);
+    mark.advance(chunk.consumed + skipped, &head, HEAD_BYTES);
 
     let modified = metadata.modified().ok().and_then(|at| Timestamp::try_from(at).ok());
     let modified = modified.unwrap_or_default();
     let session = options.session.map(str::to_owned).or_else(|| mark.session());
     let session = session.unwrap_or_else(|| session_of_file(path, mark.client()));
-    let unreadable = chunk.unreadable;
+    let unreadable = chunk.unreadable + usize::from(skipped > 0);
     let mut turns = number_turns(mark, &session, chunk.turns, modified);
     if let Some(mut ahead) = ahead {
         // The last line may be the parent of others, so all of them are put in order together.
@@ -108,22 +110,56 @@ fn number_turns(
     turns.into_iter().map(|turn| mark.number(session, turn, &mut last)).collect()
 }
 
-/// Reads complete lines of about `max_bytes` bytes. Returns them, and whether there are more. The
-/// last line of a file may lack its end.
-fn read_lines(file: &mut File, max_bytes: usize) -> io::Result<(Vec<u8>, bool)> {
+/// What was read of a transcript.
+struct Lines {
+    /// Complete lines. The last line of a file may lack its end.
+    bytes: Vec<u8>,
+    more: bool,
+    /// The length of a line that was skipped because it is too long.
+    skipped: usize,
+}
+
+/// Reads complete lines of about `max_bytes` bytes, or skips one line that is too long.
+fn read_lines(file: &mut File, max_bytes: usize) -> io::Result<Lines> {
     let mut bytes = Vec::new();
     let mut wanted = max_bytes;
     loop {
         let read = Read::by_ref(file).take(wanted as u64).read_to_end(&mut bytes)?;
         if read < wanted {
-            return Ok((bytes, false));
+            return Ok(Lines { bytes, more: false, skipped: 0 });
         }
         if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
             bytes.truncate(end + 1);
-            return Ok((bytes, true));
+            return Ok(Lines { bytes, more: true, skipped: 0 });
+        }
+        if bytes.len() >= MAX_LINE_BYTES {
+            let begun = bytes.len();
+            bytes = Vec::new();
+            // A line that has no end yet is skipped once it has one.
+            let skipped = skip_line(file)?.map_or(0, |rest| begun + rest);
+            return Ok(Lines { bytes, more: skipped > 0, skipped });
         }
         // One line that is longer than `max_bytes`: read as much again.
         wanted = bytes.len();
+    }
+}
+
+/// Reads to the end of a line. Returns the length of what was read, or `None` if the file ends before the line.
+fn skip_line(file: &mut File) -> io::Result<Option<usize>> {
+    let mut reader = BufReader::with_capacity(SKIP_BUFFER_BYTES, file);
+    let mut skipped = 0;
+    loop {
+        let read = reader.fill_buf()?;
+        if read.is_empty() {
+            return Ok(None);
+        }
+        let end = read.iter().position(|byte| *byte == b'\n');
+        let length = end.map_or(read.len(), |at| at + 1);
+        reader.consume(length);
+        skipped += length;
+        if end.is_some() {
+            return Ok(Some(skipped));
+        }
     }
 }
 
@@ -267,6 +303,28 @@ mod tests {
         assert_eq!(read(&path, &mut mark, PartialLine::Defer).turns[0].n, 2);
         assert_eq!(lagging(&mark, "done"), None);
         assert_eq!(read_all(&path, Some("x")).unwrap().turns.len(), 4);
+    }
+
+    #[test]
+    fn line_that_is_too_long_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let long = line("user", "u2", "u1", &"x".repeat(MAX_LINE_BYTES * 3 / 2));
+        let (first, last) = (line("user", "u1", "", "one"), line("user", "u3", "u1", "three"));
+        // It may still grow.
+        std::fs::write(&path, format!("{first}{}", long.trim_end())).unwrap();
+        let mut mark = TranscriptMark::default();
+        let update = read(&path, &mut mark, PartialLine::Defer);
+        assert_eq!((texts(&update), update.unreadable, update.more), (vec!["one"], 0, true));
+        let update = read(&path, &mut mark, PartialLine::Defer);
+        assert_eq!((texts(&update), update.unreadable, update.more), (vec![], 0, false));
+        std::fs::write(&path, format!("{first}{long}{last}")).unwrap();
+        let update = read(&path, &mut mark, PartialLine::Defer);
+        assert_eq!((texts(&update), update.unreadable, update.more), (vec![], 1, true));
+        let update = read(&path, &mut mark, PartialLine::Defer);
+        assert_eq!((texts(&update), update.unreadable, update.more), (vec!["three"], 0, false));
+        let all = read_all(&path, None).unwrap();
+        assert_eq!((texts(&all), all.unreadable), (vec!["one", "three"], 1));
     }
 
     #[test]
