@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests start programs to look at them from outside")]
 
 pub mod agent;
+pub mod campaign;
 pub mod client;
 pub mod cluster;
 pub mod earlier_server;
@@ -24,10 +25,12 @@ pub mod server;
 pub mod steered_memory;
 pub mod stopwatch;
 pub mod store_contract;
+pub mod timed_output;
 pub mod wait;
 pub mod web_socket;
 pub mod wire;
 
+pub use campaign::is_campaign;
 pub use client::{Client, EventStream};
 pub use cluster::{Cluster, ClusterOptions};
 pub use earlier_server::EarlierServer;
@@ -43,11 +46,7 @@ pub use secret_samples::{SecretSample, parse_secret_samples};
 pub use server::{HobServer, TestHome};
 pub use steered_memory::SteeredMemory;
 pub use stopwatch::Stopwatch;
+pub use timed_output::output_in_time;
 pub use wait::{wait_until, wait_until_ok};
 pub use web_socket::WebSocket;
 pub use wire::Wire;
-
-/// Returns whether tests run with their full counts, as `scripts/campaign` does.
-pub fn is_campaign() -> bool {
-    std::env::var_os("HOB_CAMPAIGN").is_some()
-}

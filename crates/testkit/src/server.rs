@@ -16,6 +16,7 @@ use crate::http;
 use crate::leak::{files_below, processes_with};
 use crate::programs::program;
 use crate::random::Random;
+use crate::timed_output::output_in_time;
 use crate::wait::wait_until;
 
 /// A temporary `$HOB_HOME`, with a temporary `$HOME` for everything that is started on it.
@@ -107,9 +108,10 @@ impl TestHome {
         command
     }
 
-    /// Runs a `hob` command to its end.
+    /// Runs a `hob` command to its end. A command that does not end in time is killed, and the test fails.
+    #[track_caller]
     pub fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("hob runs")
+        output_in_time(self.command(arguments))
     }
 
     /// Creates an app and returns its token.

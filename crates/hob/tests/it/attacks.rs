@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hob_child::tree;
@@ -57,6 +58,39 @@ pub fn answers_until(api: &Api, mut condition: impl FnMut() -> bool) {
         }
         assert!(started.elapsed() < Duration::from_secs(60), "the condition never held");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Polls the server as another client while `act` runs. It must answer all the time.
+#[track_caller]
+fn answers_while(api: &Api, act: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        let polling = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !is_over.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                assert_eq!(api.server.get("/healthz", None).status, 200);
+                longest = longest.max(asked.elapsed());
+                assert_small(&api.server);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            longest
+        });
+        // The other thread must end even if `act` panics.
+        let over = SetOnDrop(&is_over);
+        act();
+        drop(over);
+        polling.join().expect("no panic")
+    });
+    assert!(longest < MAX_SILENCE, "no answer for {longest:?}");
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -174,22 +208,40 @@ fn replaced_transcript_does_not_stop_the_server() {
     }
 }
 
-/// Removing a tree of many nested folders blocked the threads that answer everybody.
+/// Removing a tree of many nested folders blocked the threads that answer everybody, for a time that grows with the square
+/// of the depth.
 #[test]
 fn deep_folders_of_a_run_do_not_stop_the_server() {
     let api = api("");
-    let dig = "python3 -c 'import os\nfor i in range(8000): os.mkdir(\"d\"); os.chdir(\"d\")'";
-    for _ in 0..3 {
-        let id = api.session();
-        assert_eq!(api.shell(&id, &format!("{dig}; echo dug")), "dug");
-        assert_eq!(api.close(&id).status, 200);
-        let prompt = format!("[[tool Bash {}]] [[say done]]", json!({"command": dig}));
-        let run = api.post("/run", &json!({"agent": "acp", "prompt": prompt}));
-        assert_eq!(run.status, 200, "{}", run.text);
-        let asked = Instant::now();
-        assert_eq!(api.server.get("/healthz", None).status, 200);
-        assert!(asked.elapsed() < MAX_SILENCE, "{:?}", asked.elapsed());
+    let dig = "python3 -c 'import os\nfor i in range(10000): os.mkdir(\"d\"); os.chdir(\"d\")'";
+    let id = api.session();
+    assert_eq!(api.shell(&id, &format!("{dig}; echo dug")), "dug");
+    answers_while(&api, || assert_eq!(api.close(&id).status, 200));
+
+    let prompt = format!("[[tool Bash {}]] [[say done]]", json!({"command": dig}));
+    let body = json!({"agent": "acp", "prompt": prompt});
+    answers_while(&api, || {
+        std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..3).map(|_| scope.spawn(|| api.post("/run", &body))).collect();
+            for run in runs {
+                let run = run.join().unwrap();
+                assert_eq!(run.status, 200, "{}", run.text);
+            }
+        });
+    });
+
+    let other = api.home.app("other");
+    for _ in 0..4 {
+        let id = api.create_as(&other, &json!({"agent": "acp"}));
+        let path = format!("/sessions/{id}/turn");
+        let turn = api.call_as(&other, "POST", &path, &[], &json!({"prompt": prompt}));
+        assert_eq!(turn.status, 200, "{}", turn.text);
     }
+    let admin = fs::read_to_string(api.home.hob_home().join("admin.token")).unwrap();
+    answers_while(&api, || {
+        let revoked = api.call_as(admin.trim(), "DELETE", "/admin/apps/other", &[], &Value::Null);
+        assert_eq!(revoked.status, 200, "{}", revoked.text);
+    });
     let trash = api.home.hob_home().join("trash");
     answers_until(&api, || fs::read_dir(&trash).unwrap().next().is_none());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hob_testkit::{TestHome, wait_until};
+use hob_testkit::{TestHome, output_in_time, wait_until};
 use serde_json::Value;
 
 use crate::memory_setup::{exported_texts, json_of, said, transcript};
@@ -75,7 +75,7 @@ fn interrupted_restore() {
     // A file that something is mounted on cannot be moved, so the restore stops between the two databases.
     let script = "mount --bind \"$HOB_HOME/memory.db\" \"$HOB_HOME/memory.db\"";
     let arguments = ["restore", file.to_str().unwrap(), "--yes"];
-    let output = mounted(&home, script, &arguments).output().unwrap();
+    let output = output_in_time(mounted(&home, script, &arguments));
     fails_saying(&output, &["memory.db", "hob restore", "again"]);
     does_not_serve(&home, &["was interrupted", "hob restore", "again"]);
     assert!(home.run(&arguments).status.success());
@@ -90,12 +90,12 @@ fn read_only_home_can_be_read() {
     }
     let home = FILLED.copy();
     let expect = home.run(&["export"]).stdout;
-    let export = mounted(&home, READ_ONLY, &["export"]).output().unwrap();
+    let export = output_in_time(mounted(&home, READ_ONLY, &["export"]));
     assert!(export.status.success() && export.stdout == expect, "{}", words(&export));
     let recall = ["recall", "--json", "--project", "*", "turn number 7"];
-    let recall = json_of(&mounted(&home, READ_ONLY, &recall).output().unwrap());
+    let recall = json_of(&output_in_time(mounted(&home, READ_ONLY, &recall)));
     assert!(!recall["hits"].as_array().unwrap().is_empty(), "{recall}");
-    let doctor = mounted(&home, READ_ONLY, &["doctor", "--deep"]).output().unwrap();
+    let doctor = output_in_time(mounted(&home, READ_ONLY, &["doctor", "--deep"]));
     let said = words(&doctor);
     assert!(doctor.status.success() && said.contains("is not writable"), "{said}");
 }
@@ -107,13 +107,13 @@ fn read_only_home_of_a_killed_server_can_be_read() {
     }
     let home = FILLED.copy();
     with_logs(&home);
-    let export = mounted(&home, READ_ONLY, &["export"]).output().unwrap();
+    let export = output_in_time(mounted(&home, READ_ONLY, &["export"]));
     assert!(
         export.status.success() && words(&export).contains("the last turn"),
         "{}",
         words(&export)
     );
-    let doctor = mounted(&home, READ_ONLY, &["doctor"]).output().unwrap();
+    let doctor = output_in_time(mounted(&home, READ_ONLY, &["doctor"]));
     assert!(doctor.status.success(), "{}", words(&doctor));
 }
 
@@ -130,7 +130,7 @@ fn read_only_home_refuses_changes() {
         &["app", "list"],
         &["forget", "--yes", "--session-id", "s"],
     ] {
-        let output = mounted(&home, READ_ONLY, arguments).output().unwrap();
+        let output = output_in_time(mounted(&home, READ_ONLY, arguments));
         fails_saying(&output, &[&root, "is not writable"]);
     }
     assert!(exported_texts(&home).len() >= TURNS);
@@ -161,7 +161,7 @@ fn full_disk_during_a_capture() {
         full_disk(&home, 100_000),
         path.display()
     );
-    let output = mounted(&home, &script, &["doctor", "--deep"]).output().unwrap();
+    let output = output_in_time(mounted(&home, &script, &["doctor", "--deep"]));
     let said = fs::read_to_string(home.user_home().join("capture.json")).unwrap();
     let said: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
     assert_eq!(said["status"], "failed", "{said}");
@@ -182,7 +182,7 @@ fn full_disk_during_a_backup() {
     fs::create_dir(&folder).unwrap();
     let script = format!("mount -t tmpfs -o size=64k none {}", folder.display());
     let file = folder.join("hob.backup");
-    let output = mounted(&home, &script, &["backup", file.to_str().unwrap()]).output().unwrap();
+    let output = output_in_time(mounted(&home, &script, &["backup", file.to_str().unwrap()]));
     fails_saying(&output, &["hob.backup", "No space left", "free up disk space"]);
     assert!(!file.exists());
 }
@@ -196,11 +196,11 @@ fn full_disk_during_a_restore() {
     let file = backup(&home);
     let script = full_disk(&home, 0);
     let restore = ["restore", file.to_str().unwrap(), "--yes"];
-    let output = mounted(&home, &script, &restore).output().unwrap();
+    let output = output_in_time(mounted(&home, &script, &restore));
     fails_saying(&output, &["hob.backup", "No space left"]);
     // Nothing was replaced.
     let script = format!("{script}; ! \"$1\" restore {} --yes", file.display());
-    let export = mounted(&home, &script, &["export"]).output().unwrap();
+    let export = output_in_time(mounted(&home, &script, &["export"]));
     assert!(String::from_utf8_lossy(&export.stdout).lines().count() >= TURNS, "{}", words(&export));
 }
 
@@ -213,7 +213,7 @@ fn full_disk_during_a_salvage() {
     let path = home.hob_home().join("memory.db");
     flip(&path, fs::metadata(&path).unwrap().len() as usize / 2);
     let arguments = ["store", "salvage", "--yes"];
-    let output = mounted(&home, &full_disk(&home, 0), &arguments).output().unwrap();
+    let output = output_in_time(mounted(&home, &full_disk(&home, 0), &arguments));
     fails_saying(&output, &["memory.db", "nothing was salvaged", "full"]);
     assert!(home.run(&arguments).status.success());
 }

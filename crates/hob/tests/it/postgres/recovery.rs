@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hob_testkit::{Postgres, TestHome};
+use hob_testkit::{Postgres, TestHome, output_in_time};
 
 use crate::backend::postgres as server;
 use crate::recovery_faults::full_disk;
@@ -22,11 +22,11 @@ fn full_disk_during_a_migration() {
     let mut back = migrate("postgres", "sqlite").to_vec();
     back.extend(["--url", &url]);
     let script = full_disk(&home, 0);
-    let output = mounted(&home, &script, &back).output().unwrap();
+    let output = output_in_time(mounted(&home, &script, &back));
     fails_saying(&output, &["full"]);
     // What was there is in its place, and the migration can be resumed elsewhere.
     let script = format!("{script}; ! \"$1\" {}", back.join(" "));
-    let export = mounted(&home, &script, &["export"]).output().unwrap();
+    let export = output_in_time(mounted(&home, &script, &["export"]));
     let exported = String::from_utf8_lossy(&export.stdout).lines().count();
     assert_eq!(exported, FILLED.texts.len(), "{}", words(&export));
     let output = home.run(&back);
