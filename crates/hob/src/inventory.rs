@@ -1,5 +1,8 @@
 //! What this home has had: which databases, how much was in the memory, and the generation of each file. A database that
 //! is missing, or older than it was, is an error instead of an empty start.
+//!
+//! A copy of the home has the same key, and its databases may be newer by every number. It is recognised by the random name that
+//! every start of a server writes into both databases and into a file of the home.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +76,8 @@ impl Inventory<'_> {
         self.check_missing(known.as_ref(), key)?;
         match known {
             Some(known) if !is_empty(&path) => {
-                self.check_generation(&path, key, known.ledger_generation)
+                self.check_generation(&path, key, known.ledger_generation)?;
+                self.check_run(&path, key)
             }
             _ => Ok(()),
         }
@@ -103,7 +107,10 @@ impl Inventory<'_> {
                 )
             }
             _ if is_behind(found.generation, known.memory_generation, noted) => Err(older(&path)),
-            _ => Ok(Some(found.turns)),
+            _ => {
+                self.check_run(&path, key)?;
+                Ok(Some(found.turns))
+            }
         }
     }
 
@@ -118,10 +125,37 @@ impl Inventory<'_> {
         self.write(&Known { memory: Some(turns.max(known.memory.unwrap_or(0))), ..known })
     }
 
+    /// Begins a run of the server and a new generation of both databases: from now on, a database of a copy of this home
+    /// that is used by itself is recognised.
+    pub fn begin_run(&self, key: &DataKey) -> anyhow::Result<()> {
+        let run = uuid::Uuid::new_v4().simple().to_string();
+        // A crash may come before both databases have the new name, so until then the earlier ones count as well.
+        let mut runs = self.runs();
+        runs.push(run.clone());
+        if let Err(error) = self.write_runs(&runs) {
+            // The databases keep the name that they have, which the file knows.
+            tracing::warn!(%error, "cannot note that a server has started");
+            return self.advance(key);
+        }
+        let ledger = hob_store::begin_run(&self.home.ledger(), key, &run)?;
+        let memory = hob_store::begin_run(&self.home.memory(), key, &run)?;
+        self.write_runs(&[run])?;
+        self.note_generations(key, ledger, memory)
+    }
+
     /// Begins a new generation of both databases, by which an older copy is recognised from now on.
     pub fn advance(&self, key: &DataKey) -> anyhow::Result<()> {
-        let ledger_generation = hob_store::advance_generation(&self.home.ledger(), key)?;
-        let memory_generation = hob_store::advance_generation(&self.home.memory(), key)?;
+        let ledger = hob_store::advance_generation(&self.home.ledger(), key)?;
+        let memory = hob_store::advance_generation(&self.home.memory(), key)?;
+        self.note_generations(key, ledger, memory)
+    }
+
+    fn note_generations(
+        &self,
+        key: &DataKey,
+        ledger_generation: u32,
+        memory_generation: u32,
+    ) -> anyhow::Result<()> {
         let known = self.known()?.unwrap_or_default();
         self.write(&Known { ledger_generation, memory_generation, ..known })?;
         self.note_memory(key, None)
@@ -131,6 +165,8 @@ impl Inventory<'_> {
     pub fn reset(&self) -> anyhow::Result<()> {
         hob_store::forget_commits(&self.home.ledger())?;
         hob_store::forget_commits(&self.home.memory())?;
+        // Without names the databases may have any.
+        self.write_runs(&[])?;
         let path = self.path();
         hob_files::write_over(&path, &serde_json::to_vec(&Known::default())?, 0o600)
             .with_context(|| format!("cannot write {}", path.display()))
@@ -184,6 +220,41 @@ impl Inventory<'_> {
             true => Err(older(path)),
             false => Ok(()),
         }
+    }
+
+    /// Fails if the latest server on a database was not one of this home.
+    fn check_run(&self, path: &Path, key: &DataKey) -> anyhow::Result<()> {
+        let runs = self.runs();
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let Some(run) = hob_store::latest_run(path, key, self.access())? else { return Ok(()) };
+        // A server that started in between has written its name into the file before the database.
+        if runs.contains(&run) || self.runs().contains(&run) {
+            return Ok(());
+        }
+        let shown = path.display();
+        Err(anyhow::anyhow!(
+            "{shown} belongs to another copy of this home: a server has used that copy by itself. Put this home's own file \
+             back, restore a backup with `hob restore FILE`, or go on with this file with `hob store accept-loss`"
+        ))
+    }
+
+    /// Returns the names of the runs that the databases may have; none if nothing is known.
+    fn runs(&self) -> Vec<String> {
+        let text = owned::read_to_string(self.runs_path()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Only a process with the lock of the home writes the names.
+    fn write_runs(&self, runs: &[String]) -> anyhow::Result<()> {
+        let path = self.runs_path();
+        hob_files::write_over(&path, runs.join("\n").as_bytes(), 0o600)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn runs_path(&self) -> PathBuf {
+        self.home.root().join("stores.runs")
     }
 
     /// Returns whether a server has used this database. It then had the other one, too.

@@ -30,7 +30,7 @@ pub use salvage::{SalvagedTable, salvage_ledger, salvage_memory};
 pub use sqlite::{
     Access, CursorChatDatabase, CursorDatabase, DatabaseState, ForeignError, GooseDatabase,
     GooseMessageRow, GooseSessionRow, MemoryMark, OpenError, OpencodeDatabase, OpencodePartRow,
-    OpencodeSessionRow, ZedDatabase, ZedThreadRow, advance_generation, copy_database,
-    forget_commits, generation, inspect_database, is_behind, memory_mark, noted_commit, opens_with,
-    rekey, verify_database,
+    OpencodeSessionRow, ZedDatabase, ZedThreadRow, advance_generation, begin_run, copy_database,
+    forget_commits, generation, inspect_database, is_behind, latest_run, memory_mark, noted_commit,
+    opens_with, rekey, verify_database,
 };

@@ -254,6 +254,74 @@ fn lost_changes_of_the_last_moment() {
     }
 }
 
+/// A copy of a home has its key, and is ahead by every number once it was used by itself.
+#[track_caller]
+fn check_database_of_a_copy(store: Store) {
+    let (home, copy, file) = (FILLED.copy(), FILLED.copy(), store.file());
+    for number in 0..3 {
+        let server = copy.serve();
+        let lines = [said("c", number, "user", &format!("said in the copy {number}"))];
+        let path = transcript(&copy, &format!("c{number}.jsonl"), &lines);
+        assert_eq!(capture(&copy, &[], &path)["inserted"], 1);
+        copy.app(&format!("copied-{number}"));
+        assert!(server.stop().success());
+    }
+    assert!(home.serve().stop().success());
+    let path = home.hob_home().join(file);
+    let own = fs::read(&path).unwrap();
+    let logs = ["wal", "shm"].map(|end| home.hob_home().join(format!("{file}-{end}")));
+    let replace = |content: &[u8]| {
+        logs.iter().for_each(|log| drop(fs::remove_file(log)));
+        fs::write(&path, content).unwrap();
+    };
+    let copied = fs::read(copy.hob_home().join(file)).unwrap();
+    replace(&copied);
+    does_not_serve(&home, &[file, "another copy of this home", "hob restore", "accept-loss"]);
+    fails_saying(&home.run(&["doctor"]), &[file]);
+    assert!(fs::read(&path).unwrap() == copied, "{file} is as it was");
+    replace(&own);
+    assert!(home.serve().stop().success());
+    replace(&copied);
+    assert!(home.run(&["store", "accept-loss", "--yes"]).status.success());
+    assert!(home.serve().stop().success());
+    assert!(home.serve().stop().success());
+}
+
+#[test]
+fn ledger_of_a_copy_that_went_on_by_itself() {
+    check_database_of_a_copy(Store::Ledger);
+}
+
+#[test]
+fn memory_of_a_copy_that_went_on_by_itself() {
+    check_database_of_a_copy(Store::Memory);
+}
+
+/// What a restore replaced must not come back unnoticed.
+#[test]
+fn memory_of_before_a_restore() {
+    let home = FILLED.copy();
+    let backup = home.folder().join("whole.backup").display().to_string();
+    assert!(home.run(&["backup", &backup]).status.success());
+    let memory = home.hob_home().join("memory.db");
+    for number in 0..3 {
+        let server = home.serve();
+        let lines = [said("l", number, "user", &format!("said later {number}"))];
+        let path = transcript(&home, &format!("l{number}.jsonl"), &lines);
+        assert_eq!(capture(&home, &[], &path)["inserted"], 1);
+        assert!(server.stop().success());
+    }
+    let own = fs::read(&memory).unwrap();
+    assert!(home.run(&["restore", &backup, "--yes"]).status.success());
+    assert!(home.serve().stop().success());
+    let _ = fs::remove_file(home.hob_home().join("memory.db-mark"));
+    fs::write(&memory, own).unwrap();
+    does_not_serve(
+        &home,
+        &["memory.db", "another copy of this home", "hob restore", "accept-loss"],
+    );
+}
+
 #[test]
 fn lost_key() {
     let home = FILLED.copy();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hob_domain::DataKey;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::commit_mark::{count_commit, read_number};
 use super::database::{Access, BUSY_TIMEOUT, connect, connect_with};
@@ -138,10 +138,42 @@ pub fn memory_mark(path: &Path, key: &DataKey, access: Access) -> Result<MemoryM
 /// Increments the generation of a file and returns it. It is durable then, with everything that was committed before.
 /// Blocks.
 pub fn advance_generation(path: &Path, key: &DataKey) -> Result<u32, OpenError> {
+    advance(path, key, |_| Ok(()))
+}
+
+/// Notes in a file that a server has started on it, by the random name of that run, and increments its generation. Returns
+/// the generation. Blocks.
+pub fn begin_run(path: &Path, key: &DataKey, run: &str) -> Result<u32, OpenError> {
+    advance(path, key, |transaction| {
+        let sql = "INSERT INTO home_run (id, run) VALUES (1, ?1)
+             ON CONFLICT (id) DO UPDATE SET run = excluded.run";
+        transaction.execute(sql, [run]).map(drop)
+    })
+}
+
+/// Returns the latest run of a server on a file; `None` if there was none, or before its schema is migrated. Blocks.
+pub fn latest_run(path: &Path, key: &DataKey, access: Access) -> Result<Option<String>, OpenError> {
+    let read = || {
+        let connection = connect_with(path, key, access)?;
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'home_run'";
+        if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 0 {
+            return Ok(None);
+        }
+        connection.query_row("SELECT run FROM home_run", [], |row| row.get(0)).optional()
+    };
+    read().map_err(|error| open_error(path, error))
+}
+
+fn advance(
+    path: &Path,
+    key: &DataKey,
+    change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<u32, OpenError> {
     let advance = || {
         let mut connection = connect(path, key, OpenFlags::empty(), BUSY_TIMEOUT)?;
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        change(&transaction)?;
         let next = count_commit(&transaction, read_number(&transaction)?)?;
         transaction.commit()?;
         Ok(next)

@@ -33,6 +33,7 @@ pub(crate) const LEDGER: Schema = Schema {
         include_str!("migrations/ledger/0002_responses.sql"),
         include_str!("migrations/ledger/0003_documents.sql"),
         include_str!("migrations/ledger/0004_outbox_attempts.sql"),
+        include_str!("migrations/ledger/0005_home_run.sql"),
     ],
 };
 
@@ -40,7 +41,10 @@ pub(crate) const MEMORY: Schema = Schema {
     first: 5,
     create: include_str!("migrations/memory/0001_memory.sql"),
     import: (4, include_str!("migrations/memory/import_4.sql")),
-    changes: &[include_str!("migrations/memory/0002_hidden_turns.sql")],
+    changes: &[
+        include_str!("migrations/memory/0002_hidden_turns.sql"),
+        include_str!("migrations/memory/0003_home_run.sql"),
+    ],
 };
 
 /// Brings a file to this schema.

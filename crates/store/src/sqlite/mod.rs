@@ -19,8 +19,8 @@ pub(crate) use database::{
 pub use error::OpenError;
 pub(crate) use error::{failed, open_error};
 pub use inspect::{
-    DatabaseState, MemoryMark, advance_generation, generation, inspect_database, memory_mark,
-    verify_database,
+    DatabaseState, MemoryMark, advance_generation, begin_run, generation, inspect_database,
+    latest_run, memory_mark, verify_database,
 };
 pub use records::{
     CursorChatDatabase, CursorDatabase, ForeignError, GooseDatabase, GooseMessageRow,

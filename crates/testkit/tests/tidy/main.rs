@@ -300,6 +300,10 @@ fn migrations_are_frozen() {
             "fd96813f87dedac61f43128747161cd8cc96db1ec0970aa24eb05aca84bfc1fb",
         ),
         (
+            "crates/store/src/sqlite/migrations/ledger/0005_home_run.sql",
+            "5fc218458b901b2fcb4d8454ef034b7cc38362cc7d2ae970804d809ef119b873",
+        ),
+        (
             "crates/store/src/sqlite/migrations/ledger/import_7.sql",
             "721d5205972cf35fbfccd7cda0ab4c5177abb39924bdc79a507862b351e557c4",
         ),
@@ -310,6 +314,10 @@ fn migrations_are_frozen() {
         (
             "crates/store/src/sqlite/migrations/memory/0002_hidden_turns.sql",
             "4e38146e702a262344cfd878e66efa1f78f3d9e61b8233d7e30b6c5456dfbfad",
+        ),
+        (
+            "crates/store/src/sqlite/migrations/memory/0003_home_run.sql",
+            "5fc218458b901b2fcb4d8454ef034b7cc38362cc7d2ae970804d809ef119b873",
         ),
         (
             "crates/store/src/sqlite/migrations/memory/import_4.sql",

@@ -83,7 +83,7 @@ impl Server {
         write_noted_acts(&settings.home, ledger.as_ref()).await?;
         let tools = memory::open_with(&settings, &key, STORE_BUSY_TIMEOUT, Opener::Server).await?;
         if settings.values.store_url.is_none() {
-            Inventory::new(&settings.home).advance(&key)?;
+            Inventory::new(&settings.home).begin_run(&key)?;
         }
         keys::publish(&settings.home, &key)?;
         // An earlier server may have been killed.
