@@ -129,6 +129,11 @@ impl Home {
         self.root.join("run")
     }
 
+    /// Returns the file that says which PostgreSQL databases have held something.
+    pub fn known_databases(&self) -> PathBuf {
+        self.root.join("databases.json")
+    }
+
     /// Returns the file that exists while `hob restore` replaces files.
     pub fn unfinished_restore(&self) -> PathBuf {
         self.root.join("restore.unfinished")

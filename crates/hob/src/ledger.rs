@@ -8,6 +8,7 @@ use hob_sessions::session::ClusterOptions;
 use hob_store::PostgresLedger;
 
 use crate::inventory::Inventory;
+use crate::known_databases;
 use crate::migration_guard::{Opener, open_ledger};
 use crate::settings::Resolved;
 
@@ -36,6 +37,7 @@ pub async fn open(
     };
     let ledger =
         Arc::new(PostgresLedger::connect(url, key, settings.values.store_encrypt.into()).await?);
+    known_databases::check(&settings.home, url, &ledger).await?;
     let store: Arc<dyn ClusterStore> = ledger.clone();
     let cluster = Some(ClusterOptions {
         store,

@@ -18,6 +18,7 @@ mod hook_runner;
 mod hooks;
 mod inventory;
 mod keys;
+mod known_databases;
 mod ledger;
 mod logging;
 mod maintenance;

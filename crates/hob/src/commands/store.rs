@@ -24,7 +24,7 @@ use crate::database_files::{put_in_place, remove, with_suffix};
 use crate::inventory::Inventory;
 use crate::printer::{self, outln};
 use crate::settings::Resolved;
-use crate::{keys, memory};
+use crate::{keys, known_databases, memory};
 
 /// How long to wait for other processes that use the stores, and for a database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -176,6 +176,7 @@ fn accept_loss(context: &Context, act: &OwnersAct<'_>) -> anyhow::Result<Exit> {
     let home = &context.settings.home;
     let _store_lock = home.lock_store_exclusively(BUSY_TIMEOUT)?;
     Inventory::new(home).reset()?;
+    known_databases::forget(home)?;
     // Transcripts that are still there are captured again from their start.
     Trash::open(&home.trash())?.remove(&home.capture_state())?;
     audit::note(home, "accept_loss", "");

@@ -59,3 +59,23 @@ fn damaged_table_is_found_by_the_deep_doctor() {
     server.start_again();
     fails_saying(&home.run(&["doctor", "--deep"]), &["table hob.apps", "restore its backup"]);
 }
+
+/// A database that was emptied or created again was used as a new one.
+#[test]
+fn emptied_database_is_refused() {
+    let url = server().database();
+    let home = TestHome::new();
+    home.configure(&format!("[store]\nurl = \"{url}\"\n"));
+    // A new database holds nothing, either.
+    assert!(home.serve().stop().success());
+    for damage in ["DROP SCHEMA hob CASCADE", "TRUNCATE hob.apps, hob.sessions, hob.audit CASCADE"]
+    {
+        home.app("tests");
+        assert!(home.serve().stop().success());
+        server().sql(&url, damage);
+        does_not_serve(&home, &["is empty, but it held", "accept-loss", "store.url"]);
+        fails_saying(&home.run(&["app", "create", "other"]), &["is empty, but it held"]);
+        assert!(home.run(&["store", "accept-loss", "--yes"]).status.success());
+        assert!(home.serve().stop().success());
+    }
+}

@@ -59,6 +59,15 @@ impl PostgresLedger {
         self.connections.within(scope)
     }
 
+    /// Returns whether there is an app, a session or an entry of the audit log. Once there was one, there always is: removing
+    /// an app is an entry as well.
+    pub async fn holds_anything(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT FROM hob.apps) OR EXISTS (SELECT FROM hob.sessions)
+             OR EXISTS (SELECT FROM hob.audit)";
+        let rows = self.read_rows(sql, &[]).await?;
+        Ok(rows.first().is_some_and(|row| row.get(0)))
+    }
+
     /// Returns the rows of a statement of a migration that only reads.
     pub(crate) async fn read_rows(
         &self,
