@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hob_child::{
-    ChildSpec, Confinement, DiskLimit, Owner, Streams, TreeLimits, cleaned_environment,
+    ChildSpec, Confinement, DiskLimit, Owner, STRICT_LANDLOCK_VERSION, Streams, TreeLimits,
+    cleaned_environment,
 };
 use hob_domain::{AgentSpec, AppName, Sandbox};
 use hob_files::owned;
@@ -162,7 +163,8 @@ pub struct SandboxLayers {
 
 impl SandboxConfig {
     /// Returns the spec of a child that runs an agent's command with further arguments. `scope` names the
-    /// session or run that owns the child and its temporary folder.
+    /// session or run that owns the child and its temporary folder. Fails with [`io::ErrorKind::Unsupported`] if the machine
+    /// lacks a part of the sandbox that the agent's settings demand.
     pub fn child(
         &self,
         app: &AppName,
@@ -172,6 +174,9 @@ impl SandboxConfig {
         streams: Streams,
         scope: &str,
     ) -> io::Result<ChildSpec> {
+        if let Some(missing) = self.missing_for(agent) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, missing));
+        }
         let mut env = self.environment(agent);
         let confinement = match agent.sandbox {
             Sandbox::Off => None,
@@ -189,6 +194,29 @@ impl SandboxConfig {
             streams,
             owner: Some(Owner { app: app.as_str().to_owned(), git_hosts: agent.git_hosts.clone() }),
             confinement,
+        })
+    }
+
+    /// Returns which parts of the sandbox an agent's settings demand although this machine lacks them.
+    fn missing_for(&self, agent: &AgentSpec) -> Option<String> {
+        if agent.sandbox != Sandbox::Strict {
+            return None;
+        }
+        let landlock = match hob_child::landlock_version() {
+            Some(version) if version >= STRICT_LANDLOCK_VERSION => None,
+            Some(version) => Some(format!(
+                "Landlock {STRICT_LANDLOCK_VERSION} or newer (this kernel has Landlock {version})"
+            )),
+            None => Some(format!("Landlock {STRICT_LANDLOCK_VERSION} or newer")),
+        };
+        let namespaces = (!self.has_view).then(|| "unprivileged user namespaces".to_owned());
+        let missing: Vec<String> = namespaces.into_iter().chain(landlock).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "the agent's settings have sandbox = \"strict\", but this machine lacks {}; `sandbox = \"workspace\"` uses \
+                 what there is, and `hob doctor` says what that is",
+                missing.join(" and ")
+            )
         })
     }
 

@@ -48,7 +48,7 @@ pub use browser::open_in_browser;
 pub use cgroup::{ControlGroups, has_control_groups};
 pub use child::{Child, ChildTerminal, Exit, Output, StopLadder};
 pub use children::{Children, ChildrenOptions, Placed, SpawnError};
-pub use confine::{Confinement, landlock_version, opens};
+pub use confine::{Confinement, STRICT_LANDLOCK_VERSION, landlock_version, opens};
 pub use environment::{cleaned_environment, name_matches};
 pub use exit::exit_at_once;
 pub use limits::{DiskLimit, Limit, TreeLimits, machine_memory};

@@ -1,6 +1,7 @@
 //! One-shot runs: a temporary folder, one process tree, one answer.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -193,7 +194,14 @@ impl ActiveRun {
         self.runtime
             .sandbox
             .child(&self.app, &self.agent, arguments, folder, streams, &scope)
-            .map_err(|error| RunError::Internal(error.to_string()))
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::Unsupported => RunError::AgentFailed {
+                    message: error.to_string(),
+                    stderr: String::new(),
+                    stop_reason: "error".to_owned(),
+                },
+                _ => RunError::Internal(error.to_string()),
+            })
     }
 
     async fn print(

@@ -131,6 +131,11 @@ impl TestHome {
     pub fn serve_with(&self, adjust: impl FnOnce(&mut Command)) -> HobServer {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         adjust(&mut command);
+        self.serve_by(command)
+    }
+
+    /// Starts a command that becomes `hob serve` on this home, and waits until it listens.
+    pub fn serve_by(&self, mut command: Command) -> HobServer {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("hob serve starts");
         let mut line = String::new();

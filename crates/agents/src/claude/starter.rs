@@ -114,7 +114,12 @@ impl ProcessStarter {
         entry: ProcessEntry,
     ) -> Result<PooledProcess, BackendError> {
         let profile = &request.profile;
-        let mut launch_spec = self.options.launch_specs.launch_spec(profile).map_err(internal)?;
+        let mut launch_spec =
+            self.options.launch_specs.launch_spec(profile).map_err(|error| match error.kind() {
+                // The agent's settings demand a sandbox that this machine does not have.
+                std::io::ErrorKind::Unsupported => BackendError::NotInstalled(error.to_string()),
+                _ => internal(error),
+            })?;
         launch_spec.unattended();
         let transcript = TranscriptFile::new(&launch_spec.config, &profile.cwd, &session_id);
         let folder = transcript.create_folder().map_err(internal)?;

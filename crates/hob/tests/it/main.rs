@@ -62,6 +62,7 @@ mod recovery_setup;
 mod recovery_under_load;
 mod run;
 mod sandbox_openings;
+mod sandbox_strict;
 mod serve;
 mod sessions_cancel;
 mod sessions_cost;

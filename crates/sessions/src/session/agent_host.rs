@@ -1,6 +1,7 @@
 //! A session's agent: how it is started, resumed and spoken to.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
 use hob_child::{Stdin, Streams};
@@ -292,7 +293,10 @@ impl AgentHost {
             .runtime
             .sandbox
             .child(&handle.app, spec, Vec::new(), &folder.path, streams, handle.id.as_str())
-            .map_err(internal)?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::Unsupported => StartError::Refused(error.to_string()),
+                _ => internal(error),
+            })?;
         let mut servers: Vec<McpServer> =
             serde_json::from_value(setup.mcp_servers.clone()).map_err(internal)?;
         let tools = mcp_servers::client_tools(&servers);
