@@ -19,6 +19,7 @@ mod attacks_greedy_peers;
 mod attacks_memory;
 mod attacks_reading;
 mod attacks_shares;
+mod attacks_terminal;
 mod audit;
 mod backend;
 mod cli;
