@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob::{Answer, Call, FRAME_LIMIT, frame};
 use hob_agents::mcp_servers;
-use hob_gateway::acp_protocol;
+use hob_gateway::{acp_protocol, acp_questions};
 use hob_gateway::client::{Client, Method};
 use hob_mcp::message::{legal_id, read_message};
 use hob_mcp::offline::{self, OfflineServer};
@@ -131,6 +131,7 @@ pub fn mcp_frames(bytes: &[u8]) {
 
 /// Reads messages of an editor that speaks ACP.
 pub fn acp_messages(bytes: &[u8]) {
+    let mut calls = acp_questions::RequestedCalls::default();
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
         let params = &message["params"];
@@ -146,9 +147,11 @@ pub fn acp_messages(bytes: &[u8]) {
             assert!(!text.trim().is_empty());
             acp_protocol::title(&text);
         }
-        let (_, question) = acp_protocol::question("session", params, forms);
-        assert_eq!(question["sessionId"], "session");
-        assert!(!acp_protocol::chosen(&message["result"])["option"].is_boolean());
+        calls.note(&message);
+        let question = acp_questions::Question::new(params.clone(), &mut calls);
+        let (_, request) = question.request("session", forms);
+        assert_eq!(request["sessionId"], "session");
+        assert!(!acp_questions::chosen(&message["result"])["option"].is_boolean());
         acp_protocol::own_update("session", &message);
     }
 }

@@ -231,7 +231,11 @@ impl Drain {
                 match on_file(move || owned::rename(&from, &aside)).await {
                     Ok(()) => {
                         let file = path.clone();
-                        let _ = on_file(move || Ok(AttemptFile::forget(&file))).await;
+                        let _ = on_file(move || {
+                            AttemptFile::forget(&file);
+                            Ok(())
+                        })
+                        .await;
                         self.failures.remove(&path);
                         return;
                     }

@@ -123,7 +123,7 @@ fn costs_of_v1_on_a_terminal_count_for_their_app() {
     let today = || {
         let usage = api.server.get("/admin/usage?days=1&app=tests", Some(admin.trim())).json();
         let days = usage["days"].as_array().unwrap().clone();
-        days.iter().map(|day| (day["turns"].clone(), day["cost_usd"].as_f64().unwrap())).last()
+        days.iter().map(|day| (day["turns"].clone(), day["cost_usd"].as_f64().unwrap())).next_back()
     };
     let mut messages = Vec::new();
     for (turn, (prompt, total)) in
