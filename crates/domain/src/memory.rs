@@ -314,6 +314,8 @@ pub enum PageFilter {
     /// The turns of all principals that were masked by rules before this version, without those of these numbers, in any
     /// order.
     MaskedBefore { rules: u32, without: Vec<i64> },
+    /// The turns of this principal that are hidden and not erased yet, in any order. They have no numbers: theirs are 0.
+    Hidden { principal: Principal },
 }
 
 /// A part of the timeline.
@@ -365,9 +367,6 @@ pub trait MemoryStore: VectorStore {
 
     /// Hides, restores or erases turns. Returns how many.
     async fn forget(&self, step: Forgetting) -> Result<usize, StoreError>;
-
-    /// Returns the ids and the sessions of the turns of a principal that are hidden and not erased yet, in no order.
-    async fn hidden(&self, principal: &Principal) -> Result<Vec<(RecordId, String)>, StoreError>;
 
     /// Returns the turns in scope that match a query best, with their neighbours and everything
     /// there is to rank them by.

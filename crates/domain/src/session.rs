@@ -203,6 +203,16 @@ pub struct TurnEnding {
     pub outbox: Option<RememberedTurn>,
 }
 
+/// Usage that is not stored with the end of a session's turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UsageNote {
+    /// A turn outside any session. What the memory is to remember of it goes to the outbox.
+    SessionlessTurn(SessionlessTurn),
+    /// A cost that became known after the end of its turn: it is added to the turn, to its session and to the usage of its
+    /// app's day. No turn is counted.
+    LateCost { target: CostTarget, cost_usd: f64 },
+}
+
 /// What a cost belongs to that an agent reported after the end of its turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CostTarget {
@@ -405,18 +415,8 @@ pub trait SessionStore: Send + Sync {
         app: Option<&AppName>,
     ) -> Result<Vec<UsageDay>, StoreError>;
 
-    /// Stores the end of a turn outside any session: counts its usage for its app's day, and adds
-    /// what the memory is to remember to the outbox.
-    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError>;
-
-    /// Adds a cost that became known after the end of its turn: to the turn, to its session and to the usage of its app's
-    /// day. No turn is counted.
-    async fn add_cost(
-        &self,
-        target: &CostTarget,
-        cost_usd: f64,
-        now: Timestamp,
-    ) -> Result<(), StoreError>;
+    /// Stores usage that does not come with the end of a session's turn.
+    async fn note_usage(&self, note: &UsageNote, now: Timestamp) -> Result<(), StoreError>;
 
     /// Returns entries of the outbox, without the given ones and those that were set aside: first those with the fewest
     /// attempts, and of these the oldest.

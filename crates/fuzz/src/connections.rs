@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hob::{Answer, Call, FRAME_LIMIT, frame};
 use hob_agents::mcp_servers;
-use hob_gateway::{acp_protocol, acp_questions};
 use hob_gateway::client::{Client, Method};
+use hob_gateway::{acp_protocol, acp_questions};
 use hob_mcp::message::{legal_id, read_message};
 use hob_mcp::offline::{self, OfflineServer};
 use hob_mcp::{

@@ -1,6 +1,8 @@
 use futures_util::FutureExt;
 use hob_domain::DataKey;
-use hob_domain::session::{RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage};
+use hob_domain::session::{
+    RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage, UsageNote,
+};
 use hob_memory::{OpeningKey, OpeningKeys};
 use hob_testkit::{MemoryLedger, SteeredMemory, wait_until};
 
@@ -50,7 +52,7 @@ impl Setup {
             usage: TurnUsage::default(),
             outbox: Some(turn),
         };
-        self.ledger.note_turn(&turn, now).await.unwrap();
+        self.ledger.note_usage(&UsageNote::SessionlessTurn(turn), now).await.unwrap();
     }
 
     /// Returns the prompts that wait in the outbox, with their attempts.

@@ -272,11 +272,11 @@ impl FileDrain {
             Err(_) => return Err(self.late(path).await),
         }
         let file = path.to_owned();
-        let remove = move || {
+        let removed = on_file(move || {
             drop(attempt);
             owned::remove_file(&file)
-        };
-        match on_file(remove).await {
+        });
+        match removed.await {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(DrainError::File(format!("cannot remove it: {error}"))),

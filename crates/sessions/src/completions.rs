@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt};
 use hob_domain::session::{
     CostTarget, Permissions, RememberedTurn, SessionStore, SessionlessTurn, TurnState, TurnUsage,
+    UsageNote,
 };
 use hob_domain::{App, AppFilter, AppName, AppStore, Block, Timestamp};
 use serde_json::Value;
@@ -274,15 +275,13 @@ impl Completions {
             .collect();
         for turn in abandoned {
             let Some(app) = turn.app else { continue };
-            let turn = SessionlessTurn {
-                app,
-                state: TurnState::Cancelled,
-                usage: turn.usage,
-                outbox: None,
-            };
+            let (state, usage) = (TurnState::Cancelled, turn.usage);
+            let turn = SessionlessTurn { app: app.clone(), state, usage, outbox: None };
             let store = &self.shared.options.store;
-            if let Err(error) = store.note_turn(&turn, Timestamp::now()).await {
-                tracing::error!(%error, app = %turn.app, "failed to count a turn");
+            if let Err(error) =
+                store.note_usage(&UsageNote::SessionlessTurn(turn), Timestamp::now()).await
+            {
+                tracing::error!(%error, %app, "failed to count a turn");
             }
         }
     }
@@ -368,7 +367,13 @@ async fn store_late_costs(
         let Some(LateCost { app, usd }) = late else { return };
         let Ok(name) = AppName::stored(app.as_str()) else { continue };
         let target = CostTarget::Sessionless(name);
-        if let Err(error) = store.add_cost(&target, usd, Timestamp::now()).await {
+        if let Err(error) = store
+            .note_usage(
+                &UsageNote::LateCost { target: target.clone(), cost_usd: usd },
+                Timestamp::now(),
+            )
+            .await
+        {
             tracing::error!(%error, app, "failed to count a cost");
         }
     }
@@ -444,7 +449,9 @@ impl TurnForwarder {
     async fn count(&self, state: TurnState) {
         let (app, usage) = (self.app.clone(), TurnUsage::default());
         let turn = SessionlessTurn { app, state, usage, outbox: None };
-        if let Err(error) = self.store.note_turn(&turn, Timestamp::now()).await {
+        if let Err(error) =
+            self.store.note_usage(&UsageNote::SessionlessTurn(turn), Timestamp::now()).await
+        {
             tracing::error!(%error, app = %self.app, "failed to count a turn");
         }
     }
@@ -493,7 +500,7 @@ impl TurnForwarder {
         };
         let (app, state) = (self.app.clone(), TurnState::Finished);
         let turn = SessionlessTurn { app, state, usage, outbox: Some(remembered) };
-        if let Err(error) = self.store.note_turn(&turn, now).await {
+        if let Err(error) = self.store.note_usage(&UsageNote::SessionlessTurn(turn), now).await {
             tracing::error!(%error, app = %self.app, "a turn's usage and words were not stored");
         }
     }

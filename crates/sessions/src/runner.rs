@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hob_child::{Child, ChildSpec, SpawnError, Stdin, StopLadder, Streams};
-use hob_domain::session::{SessionStore, SessionlessTurn, TurnState, TurnUsage};
+use hob_domain::session::{SessionStore, SessionlessTurn, TurnState, TurnUsage, UsageNote};
 use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -140,9 +140,10 @@ fn run_usage(answer: &Result<RunReply, RunError>) -> (TurnState, TurnUsage) {
 /// Adds an ended run to the usage of its app.
 async fn count(store: Arc<dyn SessionStore>, app: AppName, ended: (TurnState, TurnUsage)) {
     let (state, usage) = ended;
-    let turn = SessionlessTurn { app, state, usage, outbox: None };
-    if let Err(error) = store.note_turn(&turn, Timestamp::now()).await {
-        tracing::error!(%error, app = %turn.app, "failed to count a run");
+    let turn = SessionlessTurn { app: app.clone(), state, usage, outbox: None };
+    if let Err(error) = store.note_usage(&UsageNote::SessionlessTurn(turn), Timestamp::now()).await
+    {
+        tracing::error!(%error, %app, "failed to count a run");
     }
 }
 

@@ -121,10 +121,6 @@ impl MemoryStore for SteeredMemory {
         not_needed()
     }
 
-    async fn hidden(&self, _: &Principal) -> Result<Vec<(RecordId, String)>, StoreError> {
-        not_needed()
-    }
-
     async fn candidates(
         &self,
         _: &Principal,

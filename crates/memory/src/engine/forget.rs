@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_domain::memory::{Forget, Forgetting, Principal, RecordId};
+use hob_domain::memory::{Forget, Forgetting, PageFilter, Principal, RecordId};
 use hob_domain::{StoreError, Timestamp};
 use serde_json::{Value, json};
 
@@ -50,7 +50,9 @@ impl Engine {
         &self,
         principal: &Principal,
     ) -> Result<Vec<(RecordId, String)>, StoreError> {
-        self.inner.store.hidden(principal).await
+        let filter = PageFilter::Hidden { principal: principal.clone() };
+        let hidden = self.inner.store.page(&filter, usize::MAX).await?;
+        Ok(hidden.into_iter().map(|record| (record.id, record.session)).collect())
     }
 
     /// Masks and indexes all turns that older rules have masked, and those without terms.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hob_domain::session::{CostTarget, EventKind, NewEvent};
+use hob_domain::session::{CostTarget, EventKind, NewEvent, UsageNote};
 use hob_domain::{StoreError, Timestamp};
 use serde_json::json;
 
@@ -137,7 +137,14 @@ impl Actor {
         }
         let (handle, context) = (&self.host.handle, &self.host.context);
         let target = CostTarget::Turn { lease: handle.lease.clone(), index };
-        if let Err(error) = context.store().add_cost(&target, cost, Timestamp::now()).await {
+        if let Err(error) = context
+            .store()
+            .note_usage(
+                &UsageNote::LateCost { target: target.clone(), cost_usd: cost },
+                Timestamp::now(),
+            )
+            .await
+        {
             tracing::error!(%error, session = %handle.id, "failed to store the cost of a turn");
         }
     }

@@ -67,6 +67,26 @@ impl HiddenTurn {
         serde_json::from_slice(bytes).ok()
     }
 
+    /// Returns the turn as it was shown. Its number is gone.
+    pub(super) fn into_record(self) -> Record {
+        Record {
+            id: self.id,
+            seq: 0,
+            session: self.session,
+            place: self.place,
+            role: self.role,
+            tier: self.tier,
+            text: self.text,
+            sealed: self.sealed,
+            cue: self.cue,
+            ts: Timestamp::from_microsecond(self.ts).unwrap_or_default(),
+            client: self.client,
+            source: self.source,
+            superseded_by: self.superseded_by,
+            supersedes: self.supersedes,
+        }
+    }
+
     /// Returns the turn to store again. It has no terms and no vector, and its rules are older than
     /// any, so that the next rescan makes them.
     pub(super) fn turn<S>(self, names: &TurnNames<TurnKey, S>) -> NewTurn {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hob_domain::session::{
     EventRange, NewEvent, OpenLimits, Permissions, RememberedTurn, Session, SessionId,
-    SessionSetup, SessionStore, SessionlessTurn, TurnRange, TurnState, TurnUsage,
+    SessionSetup, SessionStore, SessionlessTurn, TurnRange, TurnState, TurnUsage, UsageNote,
 };
 use hob_domain::{
     AgentName, App, AppFilter, AppName, AppStore, ClusterStore, CommandFilter, DataKey, Lease,
@@ -122,7 +122,7 @@ async fn role_of_one_app_sees_only_its_rows() {
         });
         let (usage, state) = (TurnUsage::default(), TurnState::Finished);
         let turn = SessionlessTurn { app: own.name, state, usage, outbox: noted };
-        ledger.note_turn(&turn, at(1)).await.unwrap();
+        ledger.note_usage(&UsageNote::SessionlessTurn(turn), at(1)).await.unwrap();
     }
     server.sql(&url, &guide("limited", "mine"));
     // More than the guide grants: row-level security still limits the role.

@@ -7,7 +7,7 @@ use hob_domain::session::{
     Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, MAX_EVENT_PAGE_BYTES,
     MAX_SESSION_PAGE_BYTES, NewEvent, OpenLimits, OutboxChange, OutboxItem, Repeat, Session,
     SessionEvent, SessionFilter, SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding,
-    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay,
+    TurnRange, TurnRequest, TurnState, TurnUsage, UsageDay, UsageNote,
 };
 use hob_domain::turn_rules::{TurnFacts, UnansweredEnd, decide_turn};
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
@@ -325,6 +325,39 @@ impl SessionStore for MemoryLedger {
         Ok(days.map(day).collect())
     }
 
+    async fn note_usage(&self, note: &UsageNote, now: Timestamp) -> Result<(), StoreError> {
+        match note {
+            UsageNote::SessionlessTurn(turn) => self.note_turn(turn, now).await,
+            UsageNote::LateCost { target, cost_usd } => self.add_cost(target, *cost_usd, now).await,
+        }
+    }
+
+    async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
+        let state = self.state();
+        let is_left_out =
+            |item: &&OutboxItem| without.contains(&item.id) || state.set_aside.contains(&item.id);
+        let mut items: Vec<&OutboxItem> =
+            state.outbox.iter().filter(|item| !is_left_out(item)).collect();
+        items.sort_by_key(|item| (item.attempts, item.id));
+        Ok(items.into_iter().take(limit).cloned().collect())
+    }
+
+    async fn change_outbox(&self, ids: Vec<i64>, change: OutboxChange) -> Result<(), StoreError> {
+        let mut state = self.state();
+        match change {
+            OutboxChange::SetAside => state.set_aside.extend(ids),
+            OutboxChange::Stored => state.outbox.retain(|item| !ids.contains(&item.id)),
+            OutboxChange::Attempts(attempts) => {
+                for item in state.outbox.iter_mut().filter(|item| ids.contains(&item.id)) {
+                    item.attempts = attempts;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MemoryLedger {
     async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
         let mut state = self.state();
         state.count(&turn.app, turn.state, &turn.usage, now);
@@ -353,30 +386,6 @@ impl SessionStore for MemoryLedger {
         };
         let (_, _, sum) = state.day(&app, now);
         add(sum, &usage);
-        Ok(())
-    }
-
-    async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
-        let state = self.state();
-        let is_left_out =
-            |item: &&OutboxItem| without.contains(&item.id) || state.set_aside.contains(&item.id);
-        let mut items: Vec<&OutboxItem> =
-            state.outbox.iter().filter(|item| !is_left_out(item)).collect();
-        items.sort_by_key(|item| (item.attempts, item.id));
-        Ok(items.into_iter().take(limit).cloned().collect())
-    }
-
-    async fn change_outbox(&self, ids: Vec<i64>, change: OutboxChange) -> Result<(), StoreError> {
-        let mut state = self.state();
-        match change {
-            OutboxChange::SetAside => state.set_aside.extend(ids),
-            OutboxChange::Stored => state.outbox.retain(|item| !ids.contains(&item.id)),
-            OutboxChange::Attempts(attempts) => {
-                for item in state.outbox.iter_mut().filter(|item| ids.contains(&item.id)) {
-                    item.attempts = attempts;
-                }
-            }
-        }
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hob_domain::session::{
     Accepted, Created, DeleteFilter, EventRange, OpenLimits, SessionFilter, TurnRequest, TurnState,
+    UsageNote,
 };
 use hob_domain::{App, LedgerStore, StoreError, Token};
 use tokio::task::JoinSet;
@@ -193,7 +194,7 @@ pub async fn concurrent_usage_adds_up_by_day(fixture: &dyn Fixture) {
     at_once(&stores, 20, |store, time| async move {
         let state = if time < 5 { TurnState::Died } else { TurnState::Finished };
         let turn = sessionless(&app("a"), state, Some(remembered("x")));
-        store.note_turn(&turn, at(9)).await.unwrap();
+        store.note_usage(&UsageNote::SessionlessTurn(turn), at(9)).await.unwrap();
     })
     .await;
     let days = stores[1].usage(at(0), None, None).await.unwrap();

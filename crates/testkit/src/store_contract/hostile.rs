@@ -3,7 +3,7 @@
 use hob_domain::AppName;
 use hob_domain::session::{
     Accepted, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, Repeat, Session,
-    SessionFilter, SessionSetup, TurnEnding, TurnState,
+    SessionFilter, SessionSetup, TurnEnding, TurnState, UsageNote,
 };
 use serde_json::json;
 
@@ -107,7 +107,7 @@ pub async fn hostile_app_names_are_only_names(fixture: &dyn Fixture) {
             .await
             .unwrap();
         let turn = sessionless(&app(name), TurnState::Finished, None);
-        store.note_turn(&turn, at(1)).await.unwrap();
+        store.note_usage(&UsageNote::SessionlessTurn(turn), at(1)).await.unwrap();
     }
     for (byte, name) in (1..).zip(hostile) {
         let own = list(&*store, SessionFilter::App(app(name))).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hob_domain::session::{
     DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits, OutboxChange, SessionFilter,
     SessionStore, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnState, TurnUsage,
-    turn_event,
+    UsageNote, turn_event,
 };
 use hob_domain::{
     App, AppFilter, AppName, Lease, LedgerStore, NodeEvent, NodeId, StoreError, Token,
@@ -254,7 +254,7 @@ async fn answer(store: &dyn LedgerStore, call: &Call, second: i64) -> String {
             let outbox = out.then(|| remembered("noted"));
             let usage = usage(used);
             let turn = SessionlessTurn { app: name(&index), state, usage, outbox };
-            told(store.note_turn(&turn, now).await)
+            told(store.note_usage(&UsageNote::SessionlessTurn(turn), now).await)
         }
         Call::DeleteClosed => told(
             store.delete_sessions(&DeleteFilter::ClosedBefore(at(second - 5))).await.map(sorted),

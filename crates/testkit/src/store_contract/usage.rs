@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_domain::session::{
-    CostTarget, DeleteFilter, OutboxChange, TurnEnding, TurnRange, TurnState, TurnUsage,
+    CostTarget, DeleteFilter, OutboxChange, TurnEnding, TurnRange, TurnState, TurnUsage, UsageNote,
 };
 use hob_domain::{AppName, LeaseOutcome, StoreError};
 
@@ -103,7 +103,10 @@ pub async fn turns_outside_sessions_count(fixture: &dyn Fixture) {
         (&owner, TurnState::Finished, Some(remembered("two")), 3),
         (&a, TurnState::Finished, None, -1),
     ] {
-        store.note_turn(&sessionless(app, state, outbox), at(second)).await.unwrap();
+        store
+            .note_usage(&UsageNote::SessionlessTurn(sessionless(app, state, outbox)), at(second))
+            .await
+            .unwrap();
     }
     assert_eq!(usage_on(&*store, &a, at(5)).await, twice());
     let days = store.usage(at(-DAY), None, None).await.unwrap();
@@ -124,14 +127,23 @@ pub async fn cost_is_added_after_the_end_of_a_turn(fixture: &dyn Fixture) {
     let (a, owner) = (app("a"), AppName::owner());
     let target = CostTarget::Turn { lease: lease(1), index: 1 };
     for (cost, second) in [(0.25, 13), (f64::NAN, 14), (-1.0, 15), (0.125, DAY)] {
-        store.add_cost(&target, cost, at(second)).await.unwrap();
+        store
+            .note_usage(&UsageNote::LateCost { target: target.clone(), cost_usd: cost }, at(second))
+            .await
+            .unwrap();
     }
     let turns = store.turns(&a, &id(1), TurnRange::Before { before: 9, limit: 9 }).await.unwrap();
     let costs: Vec<f64> = turns.unwrap().iter().map(|turn| turn.usage.cost_usd).collect();
     assert_eq!(costs, [0.5 + 0.375, 0.5]);
     let session = store.session(&a, &id(1)).await.unwrap().unwrap();
     assert_eq!(session.usage, TurnUsage { cost_usd: 1.375, ..twice() });
-    store.add_cost(&CostTarget::Sessionless(owner.clone()), 2.0, at(16)).await.unwrap();
+    store
+        .note_usage(
+            &UsageNote::LateCost { target: CostTarget::Sessionless(owner.clone()), cost_usd: 2.0 },
+            at(16),
+        )
+        .await
+        .unwrap();
     let days = store.usage(at(0), None, None).await.unwrap();
     let days: Vec<_> =
         days.iter().map(|d| (d.day, d.app.as_str(), d.turns, d.usage.cost_usd)).collect();
@@ -141,7 +153,9 @@ pub async fn cost_is_added_after_the_end_of_a_turn(fixture: &dyn Fixture) {
     let newer = store.acquire_lease(&id(1), &node(), Duration::ZERO, at(17)).await.unwrap();
     assert!(matches!(newer, LeaseOutcome::Acquired(..)), "{newer:?}");
     let target = CostTarget::Turn { lease: former, index: 1 };
-    let refused = store.add_cost(&target, 1.0, at(18)).await;
+    let refused = store
+        .note_usage(&UsageNote::LateCost { target: target.clone(), cost_usd: 1.0 }, at(18))
+        .await;
     assert!(matches!(refused, Err(StoreError::Lost)), "{refused:?}");
     assert_eq!(usage_on(&*store, &a, at(18)).await.cost_usd, 1.25);
 }

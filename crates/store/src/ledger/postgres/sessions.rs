@@ -11,7 +11,7 @@ use hob_domain::session::{
     Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits,
     OutboxChange, OutboxItem, RememberedTurn, Repeat, Session, SessionEvent, SessionFilter,
     SessionId, SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest,
-    TurnState, TurnUsage, UsageDay,
+    TurnState, TurnUsage, UsageDay, UsageNote,
 };
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use uuid::Uuid;
@@ -252,44 +252,10 @@ impl SessionStore for PostgresLedger {
         session_lists::usage(self, first, last, app).await
     }
 
-    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
-        let app = turn.app.as_str();
-        self.of_app(&turn.app)
-            .transaction(|client| async move {
-                if let Some(turn) = &turn.outbox {
-                    let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
-                    let statement = client.prepare_cached(sql).await?;
-                    let body = self.texts.seal(TextKind::Outbox, &turn.to_json());
-                    client.execute(&statement, &[&app, &body]).await?;
-                }
-                count(&client, app, turn.state, 1, &turn.usage, now).await
-            })
-            .await
-    }
-
-    async fn add_cost(
-        &self,
-        target: &CostTarget,
-        cost_usd: f64,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let usage = TurnUsage { cost_usd, ..TurnUsage::default() };
-        match target {
-            CostTarget::Turn { lease, index } => {
-                let cost = UsageColumns::of(&usage).cost;
-                let values: Values<'_> =
-                    &[&key(&lease.session), &i64::from(*index), &cost, &day(now), &fence(lease)];
-                let row = self.of_app(&lease.app).query_one(Again::Never, ADD_COST, values).await?;
-                row.map(drop).ok_or(StoreError::Lost)
-            }
-            CostTarget::Sessionless(app) => {
-                let usage = &usage;
-                self.of_app(app)
-                    .transaction(|client| async move {
-                        count(&client, app.as_str(), TurnState::Finished, 0, usage, now).await
-                    })
-                    .await
-            }
+    async fn note_usage(&self, note: &UsageNote, now: Timestamp) -> Result<(), StoreError> {
+        match note {
+            UsageNote::SessionlessTurn(turn) => self.note_turn(turn, now).await,
+            UsageNote::LateCost { target, cost_usd } => self.add_cost(target, *cost_usd, now).await,
         }
     }
 
@@ -331,6 +297,49 @@ impl SessionStore for PostgresLedger {
             OutboxChange::Stored => {
                 let sql = "DELETE FROM hob.outbox WHERE id = ANY ($1::bigint[])";
                 connections.query(Again::Harmless, sql, &[&ids]).await.map(drop)
+            }
+        }
+    }
+}
+
+impl PostgresLedger {
+    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
+        let app = turn.app.as_str();
+        self.of_app(&turn.app)
+            .transaction(|client| async move {
+                if let Some(turn) = &turn.outbox {
+                    let sql = "INSERT INTO hob.outbox (app, body) VALUES ($1, $2)";
+                    let statement = client.prepare_cached(sql).await?;
+                    let body = self.texts.seal(TextKind::Outbox, &turn.to_json());
+                    client.execute(&statement, &[&app, &body]).await?;
+                }
+                count(&client, app, turn.state, 1, &turn.usage, now).await
+            })
+            .await
+    }
+
+    async fn add_cost(
+        &self,
+        target: &CostTarget,
+        cost_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let usage = TurnUsage { cost_usd, ..TurnUsage::default() };
+        match target {
+            CostTarget::Turn { lease, index } => {
+                let cost = UsageColumns::of(&usage).cost;
+                let values: Values<'_> =
+                    &[&key(&lease.session), &i64::from(*index), &cost, &day(now), &fence(lease)];
+                let row = self.of_app(&lease.app).query_one(Again::Never, ADD_COST, values).await?;
+                row.map(drop).ok_or(StoreError::Lost)
+            }
+            CostTarget::Sessionless(app) => {
+                let usage = &usage;
+                self.of_app(app)
+                    .transaction(|client| async move {
+                        count(&client, app.as_str(), TurnState::Finished, 0, usage, now).await
+                    })
+                    .await
             }
         }
     }

@@ -7,7 +7,7 @@ use hob_domain::session::{
     Accepted, CostTarget, Created, DeleteFilter, EventRange, IdempotencyKey, NewEvent, OpenLimits,
     OutboxChange, OutboxItem, Repeat, Session, SessionEvent, SessionFilter, SessionId,
     SessionStore, SessionTurn, SessionlessTurn, TurnEnding, TurnRange, TurnRequest, TurnUsage,
-    UsageDay,
+    UsageDay, UsageNote,
 };
 use hob_domain::{AppName, DocumentKind, Lease, LeaseOutcome, NodeId, StoreError, Timestamp};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -218,44 +218,11 @@ impl SessionStore for Ledger {
         self.database.read(move |connection| usage(connection, first, last, app.as_ref())).await
     }
 
-    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
-        let turn = turn.clone();
-        self.database
-            .write(move |transaction| {
-                let (app, used) = (turn.app.as_str(), UsageColumns::of(&turn.usage));
-                add_to_day(transaction, app, turn.state, &used, now)
-                    .and_then(|()| match &turn.outbox {
-                        Some(turn) => transaction
-                            .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
-                            .execute(params![app, turn.to_json()])
-                            .map(drop),
-                        None => Ok(()),
-                    })
-                    .map_err(failed)
-            })
-            .await
-    }
-
-    async fn add_cost(
-        &self,
-        target: &CostTarget,
-        cost_usd: f64,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let target = target.clone();
-        let used = UsageColumns::of(&TurnUsage { cost_usd, ..TurnUsage::default() });
-        self.database
-            .write(move |transaction| match &target {
-                CostTarget::Turn { lease, index } => {
-                    check(transaction, lease)?;
-                    add_turn_cost(transaction, &lease.session, *index, &used, now).map_err(failed)
-                }
-                CostTarget::Sessionless(app) => {
-                    add_usage_to_day(transaction, app.as_str(), &used, DayTurns::NONE, now)
-                        .map_err(failed)
-                }
-            })
-            .await
+    async fn note_usage(&self, note: &UsageNote, now: Timestamp) -> Result<(), StoreError> {
+        match note {
+            UsageNote::SessionlessTurn(turn) => self.note_turn(turn, now).await,
+            UsageNote::LateCost { target, cost_usd } => self.add_cost(target, *cost_usd, now).await,
+        }
     }
 
     async fn outbox(&self, limit: usize, without: &[i64]) -> Result<Vec<OutboxItem>, StoreError> {
@@ -297,6 +264,48 @@ impl SessionStore for Ledger {
                         .and_then(|mut s| s.execute([&ids])),
                 };
                 changed.map(drop).map_err(failed)
+            })
+            .await
+    }
+}
+
+impl Ledger {
+    async fn note_turn(&self, turn: &SessionlessTurn, now: Timestamp) -> Result<(), StoreError> {
+        let turn = turn.clone();
+        self.database
+            .write(move |transaction| {
+                let (app, used) = (turn.app.as_str(), UsageColumns::of(&turn.usage));
+                add_to_day(transaction, app, turn.state, &used, now)
+                    .and_then(|()| match &turn.outbox {
+                        Some(turn) => transaction
+                            .prepare_cached("INSERT INTO outbox (app, body) VALUES (?1, ?2)")?
+                            .execute(params![app, turn.to_json()])
+                            .map(drop),
+                        None => Ok(()),
+                    })
+                    .map_err(failed)
+            })
+            .await
+    }
+
+    async fn add_cost(
+        &self,
+        target: &CostTarget,
+        cost_usd: f64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let target = target.clone();
+        let used = UsageColumns::of(&TurnUsage { cost_usd, ..TurnUsage::default() });
+        self.database
+            .write(move |transaction| match &target {
+                CostTarget::Turn { lease, index } => {
+                    check(transaction, lease)?;
+                    add_turn_cost(transaction, &lease.session, *index, &used, now).map_err(failed)
+                }
+                CostTarget::Sessionless(app) => {
+                    add_usage_to_day(transaction, app.as_str(), &used, DayTurns::NONE, now)
+                        .map_err(failed)
+                }
             })
             .await
     }

@@ -159,6 +159,21 @@ impl PostgresMemory {
         self.of_all().query(Again::Harmless, sql, values).await.map(drop)
     }
 
+    async fn hidden(&self, principal: &Principal, limit: i64) -> Result<Vec<Record>, StoreError> {
+        let (cipher, speaker) = (&*self.cipher, principal.as_str());
+        let sql = "SELECT turn, body FROM hob.memory_forgotten
+             WHERE speaker = $1 AND body IS NOT NULL LIMIT $2";
+        let connections = self.of_principal(principal);
+        let rows = connections.query(Again::Harmless, sql, &[&speaker, &limit]).await?;
+        rows.iter()
+            .map(|row| {
+                let body = cipher.open(Body::Hidden(speaker, row.get(0)), row.get(1))?;
+                let hidden = HiddenTurn::from_bytes(&body);
+                Ok(hidden.ok_or_else(|| damaged("a forgotten turn"))?.into_record())
+            })
+            .collect()
+    }
+
     async fn read_records(
         &self,
         connections: Scoped<'_>,
@@ -294,22 +309,6 @@ impl MemoryStore for PostgresMemory {
             .await?
     }
 
-    async fn hidden(&self, principal: &Principal) -> Result<Vec<(RecordId, String)>, StoreError> {
-        let (cipher, speaker) = (&*self.cipher, principal.as_str());
-        let sql = "SELECT turn, body FROM hob.memory_forgotten
-             WHERE speaker = $1 AND body IS NOT NULL";
-        let connections = self.of_principal(principal);
-        let rows = connections.query(Again::Harmless, sql, &[&speaker]).await?;
-        rows.iter()
-            .map(|row| {
-                let body = cipher.open(Body::Hidden(speaker, row.get(0)), row.get(1))?;
-                let hidden = HiddenTurn::from_bytes(&body);
-                let hidden = hidden.ok_or_else(|| damaged("a forgotten turn"))?;
-                Ok((hidden.id, hidden.session))
-            })
-            .collect()
-    }
-
     async fn candidates(
         &self,
         principal: &Principal,
@@ -412,7 +411,7 @@ impl MemoryStore for PostgresMemory {
     }
 
     async fn page(&self, filter: &PageFilter, limit: usize) -> Result<Vec<Record>, StoreError> {
-        let limit = limit as i64;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (connections, speaker, after) = match filter {
             PageFilter::All { after } => (self.of_all(), None, after),
             PageFilter::Of { principal, after } => {
@@ -423,6 +422,7 @@ impl MemoryStore for PostgresMemory {
                 let values: Values<'_> = &[&(*rules as i32), &limit, without];
                 return self.read_records(self.of_all(), rest, values).await;
             }
+            PageFilter::Hidden { principal } => return self.hidden(principal, limit).await,
         };
         let rest = "WHERE t.seq > $1 AND ($2::text IS NULL OR t.speaker = $2)
              ORDER BY t.seq LIMIT $3";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hob_domain::memory::{Forget, Forgetting, Principal, RecordId, TurnKey};
 use hob_domain::{StoreError, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::names::key;
 use super::postings::{EVERYTHING, IndexChanges, note_change};
@@ -33,18 +33,6 @@ pub(super) fn forget(
             remove_principal(transaction, principal.as_str()).map_err(failed)
         }
     }
-}
-
-/// Returns the ids and the sessions of the turns that can be restored.
-pub(super) fn hidden(
-    connection: &Connection,
-    speaker: &str,
-) -> rusqlite::Result<Vec<(RecordId, String)>> {
-    let sql = "SELECT turn, session FROM forgotten WHERE speaker = ?1 AND body IS NOT NULL";
-    let mut statement = connection.prepare_cached(sql)?;
-    let names = statement
-        .query_map([speaker], |row| Ok((RecordId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
-    names.collect()
 }
 
 fn hide(

@@ -8,6 +8,7 @@ use hob_domain::memory::{
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params, params_from_iter};
 
+use crate::memory::hidden::HiddenTurn;
 use crate::memory::standing::{is_fact_of_agent, is_in_force};
 
 const COLUMNS: &str = "t.id, t.seq, s.name, p.root, t.worktree, t.role, t.tier, t.text, \
@@ -117,7 +118,7 @@ pub(super) fn page(
     filter: &PageFilter,
     limit: usize,
 ) -> rusqlite::Result<Vec<Record>> {
-    let limit = limit as i64;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (speaker, after) = match filter {
         PageFilter::All { after } => (None, after),
         PageFilter::Of { principal, after } => (Some(principal.as_str()), after),
@@ -129,12 +130,28 @@ pub(super) fn page(
             );
             return rows(connection, &sql, &[version, &limit, &without]);
         }
+        PageFilter::Hidden { principal } => {
+            return hidden(connection, principal.as_str(), limit);
+        }
     };
     let sql = format!(
         "SELECT {COLUMNS} FROM {TABLES} WHERE t.seq > ?1
          AND (?2 IS NULL OR t.speaker = ?2) ORDER BY t.seq LIMIT ?3"
     );
     rows(connection, &sql, &[after, &speaker, &limit])
+}
+
+/// Returns at most `limit` turns that can be restored.
+fn hidden(connection: &Connection, speaker: &str, limit: i64) -> rusqlite::Result<Vec<Record>> {
+    let sql = "SELECT body FROM forgotten WHERE speaker = ?1 AND body IS NOT NULL LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut bodies = statement.query(params![speaker, limit])?;
+    let mut records = Vec::new();
+    while let Some(row) = bodies.next()? {
+        let body: Vec<u8> = row.get(0)?;
+        records.extend(HiddenTurn::from_bytes(&body).map(HiddenTurn::into_record));
+    }
+    Ok(records)
 }
 
 /// Returns the turns of a selection.

@@ -121,13 +121,6 @@ impl MemoryStore for Memory {
         Ok(count)
     }
 
-    async fn hidden(&self, principal: &Principal) -> Result<Vec<(RecordId, String)>, StoreError> {
-        let principal = principal.clone();
-        self.database
-            .read(move |connection| forget::hidden(connection, principal.as_str()).map_err(failed))
-            .await
-    }
-
     async fn candidates(
         &self,
         principal: &Principal,
