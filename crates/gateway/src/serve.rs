@@ -7,7 +7,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use hob_domain::Timestamp;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -92,17 +91,6 @@ fn close_if_refused(response: &mut Response) {
     }
 }
 
-/// Adds the date. The HTTP library would panic while the clock shows a time before 1970.
-fn add_date(response: &mut Response) {
-    let now = Timestamp::now();
-    if now < Timestamp::UNIX_EPOCH {
-        return;
-    }
-    if let Ok(date) = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string().parse() {
-        response.headers_mut().insert(header::DATE, date);
-    }
-}
-
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -118,12 +106,11 @@ async fn converse(
     let service =
         service.map_err(|error: Infallible| error).map_response(|mut response: Response| {
             close_if_refused(&mut response);
-            add_date(&mut response);
             response
         });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
-    builder.max_buf_size(HEADERS).auto_date_header(false);
+    builder.max_buf_size(HEADERS);
     let connection =
         builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection.with_upgrades());

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::session::{SessionError, Sessions};
+use crate::turn_count::count_turn;
 use hob_agents::Runtime;
 use hob_agents::call_choice::CallChoice;
 use hob_agents::claude::{
@@ -276,13 +277,7 @@ impl Completions {
         for turn in abandoned {
             let Some(app) = turn.app else { continue };
             let (state, usage) = (TurnState::Cancelled, turn.usage);
-            let turn = SessionlessTurn { app: app.clone(), state, usage, outbox: None };
-            let store = &self.shared.options.store;
-            if let Err(error) =
-                store.note_usage(&UsageNote::SessionlessTurn(turn), Timestamp::now()).await
-            {
-                tracing::error!(%error, %app, "failed to count a turn");
-            }
+            count_turn(&*self.shared.options.store, app, state, usage).await;
         }
     }
 
@@ -366,14 +361,8 @@ async fn store_late_costs(
         };
         let Some(LateCost { app, usd }) = late else { return };
         let Ok(name) = AppName::stored(app.as_str()) else { continue };
-        let target = CostTarget::Sessionless(name);
-        if let Err(error) = store
-            .note_usage(
-                &UsageNote::LateCost { target: target.clone(), cost_usd: usd },
-                Timestamp::now(),
-            )
-            .await
-        {
+        let note = UsageNote::LateCost { target: CostTarget::Sessionless(name), cost_usd: usd };
+        if let Err(error) = store.note_usage(&note, Timestamp::now()).await {
             tracing::error!(%error, app, "failed to count a cost");
         }
     }
@@ -447,13 +436,7 @@ impl TurnForwarder {
 
     /// Counts a turn without a result. Its usage is unknown.
     async fn count(&self, state: TurnState) {
-        let (app, usage) = (self.app.clone(), TurnUsage::default());
-        let turn = SessionlessTurn { app, state, usage, outbox: None };
-        if let Err(error) =
-            self.store.note_usage(&UsageNote::SessionlessTurn(turn), Timestamp::now()).await
-        {
-            tracing::error!(%error, app = %self.app, "failed to count a turn");
-        }
+        count_turn(&*self.store, self.app.clone(), state, TurnUsage::default()).await;
     }
 
     /// Returns the turn up to now, with its part before the last pause.

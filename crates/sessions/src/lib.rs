@@ -12,6 +12,7 @@ mod run_workspace;
 mod runner;
 pub mod session;
 mod steady_clock;
+mod turn_count;
 mod upload_quota;
 
 pub use completions::{

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hob_child::{Child, ChildSpec, SpawnError, Stdin, StopLadder, Streams};
-use hob_domain::session::{SessionStore, SessionlessTurn, TurnState, TurnUsage, UsageNote};
-use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest, Timestamp};
+use hob_domain::session::{SessionStore, TurnState, TurnUsage};
+use hob_domain::{AgentSpec, AppName, Driver, RunError, RunReply, RunRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::files::on_disk;
 use crate::one_turn::OneTurn;
 use crate::run_workspace::{self, RunWorkspace};
+use crate::turn_count::count_turn;
 use hob_agents::claude::TranscriptWatcher;
 use hob_agents::driver::claude_print::{self, Invocation};
 use hob_agents::{LivePermit, Runtime};
@@ -97,7 +98,8 @@ impl Runner {
         options.runtime.tasks.spawn(async move {
             let answer = run.perform(cancel).await;
             // A database that does not answer must not hold up the run's answer.
-            let counted = tasks.spawn(count(store, app, run_usage(&answer)));
+            let (state, usage) = run_usage(&answer);
+            let counted = tasks.spawn(async move { count_turn(&*store, app, state, usage).await });
             let _ = tokio::time::timeout(MAX_COUNT_TIME, counted).await;
             let _ = sender.send(answer);
         });
@@ -134,16 +136,6 @@ fn run_usage(answer: &Result<RunReply, RunError>) -> (TurnState, TurnUsage) {
         Ok(reply) => (TurnState::Finished, reply.usage),
         Err(RunError::Cancelled) => (TurnState::Cancelled, TurnUsage::default()),
         Err(_) => (TurnState::Failed, TurnUsage::default()),
-    }
-}
-
-/// Adds an ended run to the usage of its app.
-async fn count(store: Arc<dyn SessionStore>, app: AppName, ended: (TurnState, TurnUsage)) {
-    let (state, usage) = ended;
-    let turn = SessionlessTurn { app: app.clone(), state, usage, outbox: None };
-    if let Err(error) = store.note_usage(&UsageNote::SessionlessTurn(turn), Timestamp::now()).await
-    {
-        tracing::error!(%error, %app, "failed to count a run");
     }
 }
 

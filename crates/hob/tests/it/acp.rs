@@ -340,16 +340,14 @@ fn editor_changes_modes_and_options() {
 #[test]
 fn agents_without_modes_have_none_for_the_editor() {
     let api = api("");
-    for agent in ["acp", "claude"] {
-        let mut editor = EditorClient::start(&api.home, agent);
-        let cwd = api.home.user_home().display().to_string();
-        let (answer, _) = editor.call("session/new", json!({"cwd": cwd, "mcpServers": []}));
-        assert!(answer["result"]["modes"].is_null(), "{answer}");
-        let session = &answer["result"]["sessionId"];
-        let params = json!({"sessionId": session, "modeId": "plan"});
-        let (answer, _) = editor.call("session/set_mode", params);
-        assert_eq!(answer["error"]["code"], -32601, "{agent}: {answer}");
-    }
+    let mut editor = EditorClient::start(&api.home, "acp");
+    let cwd = api.home.user_home().display().to_string();
+    let (answer, _) = editor.call("session/new", json!({"cwd": cwd, "mcpServers": []}));
+    assert!(answer["result"]["modes"].is_null(), "{answer}");
+    let session = &answer["result"]["sessionId"];
+    let params = json!({"sessionId": session, "modeId": "plan"});
+    let (answer, _) = editor.call("session/set_mode", params);
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
 }
 
 /// An editor that left while a turn ran, and comes back, sees the rest of it and is asked what is still open.

@@ -104,6 +104,10 @@ fn server_that_stands_still_ends_for_the_service_manager() {
     let home = TestHome::new();
     home.configure("watchdog_secs = 2\n");
     let mut server = home.serve();
+    // The threads must not be stopped while one of them writes a file.
+    wait_until("the time is recorded", || {
+        home.hob_home().join("clock.json").exists().then_some(())
+    });
     let threads = StoppedThreads::of(server.pid(), "tokio-rt-worker");
     assert!(!threads.0.is_empty());
     threads.reap();

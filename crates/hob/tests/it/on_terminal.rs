@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 
 /// Runs a command on a terminal of 80 columns, types `input`, and returns all that the terminal received.
@@ -20,6 +21,10 @@ pub fn dialogue_on_terminal(mut command: Command, steps: &[(&str, &str)]) -> Str
     }
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let terminal = openpty(&size, None).unwrap();
+    // Programs that the command leaves behind must not keep the terminal.
+    for end in [&terminal.master, &terminal.slave] {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+    }
     let end = || Stdio::from(terminal.slave.try_clone().unwrap());
     command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
     let mut child = command.spawn().unwrap();

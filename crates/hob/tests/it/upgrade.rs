@@ -75,6 +75,7 @@ fn home_of_the_first_build_keeps_everything() {
     assert_eq!(kinds, ["create", "message", "turn"], "{log}");
     let doctor = home.run(&["doctor", "--json"]);
     assert!(doctor.status.success(), "{doctor:?}");
+    drop(bridge);
     assert!(server.stop().success());
 
     let unsealed_texts = unsealed(home);

@@ -132,6 +132,7 @@ fn open_threads(session: &SessionOutline) -> Vec<String> {
     // An answer has the words of an agent, wherever it comes from.
     let lines = session.last_answer.as_ref().map(|answer| answer.text.as_str());
     let open = lines.unwrap_or_default().lines().filter(|line| is_open_item(line)).take(3);
+    let open = open.map(|line| line.trim_start_matches(['-', '*', '•', ' ']));
     threads.extend(open.map(|line| format!("- ({when}, an agent wrote) {}", short(line, 200))));
     threads
 }

@@ -79,7 +79,7 @@ pub(crate) const WEIGHTS: Weights = Weights {
     max_question_words: 25,
     compared_statements: 5,
     statement_tokens: 60,
-    max_statement_gap: 4.5,
+    max_statement_gap: 5.5,
     min_shared_terms: 0.33,
     min_shared_query_terms: 0.5,
 };

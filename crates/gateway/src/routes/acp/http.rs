@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{Extension, FromRequest, FromRequestParts, Request, State};
+use axum::extract::{Extension, FromRequestParts, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -22,8 +22,9 @@ use super::mailbox::{Forgotten, MessageStream};
 use super::messages::answer;
 use super::{dispatch, web_socket};
 use crate::acp_protocol;
+use crate::app_requests::RequestSlot;
 use crate::error::{ApiError, ErrorBody};
-use crate::extract::body::JsonBody;
+use crate::extract::body::{parse, receive_bytes};
 use crate::extract::caller::Caller;
 use crate::extract::path_and_query::ApiQuery;
 use crate::state::Gateway;
@@ -132,7 +133,7 @@ pub(crate) async fn get(
     (status = 404, description = "No such connection of this app.", body = ErrorBody),
     (status = 408, description = "The body did not arrive in time.", body = ErrorBody),
     (status = 413, description = "The body is too large.", body = ErrorBody),
-    (status = 415, description = "Content-Type is not application/json.", body = ErrorBody),
+    (status = 415, description = "Content-Type is something else than application/json.", body = ErrorBody),
     (status = 429, description = "The app has too many connections; see Retry-After.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
     (status = 501, description = "The body is a batch of messages.", body = ErrorBody),
@@ -148,13 +149,13 @@ pub(crate) async fn post(
     if !is_json(&headers) {
         return Err(ApiError::UnsupportedMedia("Content-Type: must be application/json"));
     }
-    let JsonBody(message) = JsonBody::<Value>::from_request(request, &gateway).await?;
-    if message.is_array() {
+    let slot = request.extensions().get::<RequestSlot>().cloned().unwrap_or_default();
+    let limit = gateway.limits.max_body_bytes;
+    let (bytes, _permit) = receive_bytes(request.into_body(), limit, &slot).await?;
+    if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::NotImplemented("the body must be one message: Hob takes no batches"));
     }
-    if !message.is_object() {
-        return Err(ApiError::bad_request("the body must be one JSON-RPC message"));
-    }
+    let message: Value = parse(&bytes)?;
     if message["method"] == "initialize" {
         let agent = query.agent(&gateway)?;
         let place = connections.place(&app.name).ok_or_else(too_many)?;
@@ -219,9 +220,9 @@ fn takes_events(headers: &HeaderMap) -> bool {
     accepted.flat_map(|value| value.split(',')).any(|kind| is_kind(kind, "text/event-stream"))
 }
 
-/// Returns whether the headers call the body JSON.
+/// Returns whether the headers call the body JSON, or nothing.
 fn is_json(headers: &HeaderMap) -> bool {
-    header(headers, CONTENT_TYPE.as_str()).is_some_and(|kind| is_kind(kind, "application/json"))
+    header(headers, CONTENT_TYPE.as_str()).is_none_or(|kind| is_kind(kind, "application/json"))
 }
 
 /// Returns whether a media type with parameters is this one.
