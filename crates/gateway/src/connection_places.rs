@@ -26,20 +26,32 @@ struct PlacesState {
 
 #[derive(Debug)]
 struct PlacedConnection {
-    /// Cancelled when it has to leave.
+    /// Cancelled when it has to leave at once.
     leave: CancellationToken,
+    /// Cancelled when it has to leave after what it still sends.
+    finish: CancellationToken,
     /// How many requests of callers are open.
     requests: usize,
     /// Its number in `idle`.
     since: u64,
 }
 
+impl PlacedConnection {
+    /// Asks it to leave. A caller may still receive the end of an answer.
+    fn ask_to_leave(&self, id: u64) {
+        let had_caller = self.since != id;
+        if had_caller { self.finish.cancel() } else { self.leave.cancel() }
+    }
+}
+
 /// The place of a connection, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct TakenPlace {
     pub place: ConnectionPlace,
-    /// Cancelled when the connection has to leave.
+    /// Cancelled when the connection has to leave at once.
     pub leave: CancellationToken,
+    /// Cancelled when the connection has to leave after what it still sends.
+    pub finish: CancellationToken,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -71,23 +83,28 @@ impl ConnectionPlaces {
                 permit
             }
         };
-        let leave = CancellationToken::new();
+        let (leave, finish) = (CancellationToken::new(), CancellationToken::new());
         let mut state = self.state();
         let id = state.number();
-        let connection = PlacedConnection { leave: leave.clone(), requests: 0, since: id };
+        let connection = PlacedConnection {
+            leave: leave.clone(),
+            finish: finish.clone(),
+            requests: 0,
+            since: id,
+        };
         state.connections.insert(id, connection);
         state.idle.insert((id, id));
         let place = ConnectionPlace { places: self.clone(), id };
-        TakenPlace { place, leave, _permit: permit }
+        TakenPlace { place, leave, finish, _permit: permit }
     }
 
     /// Lets the connection leave that has been idle for longest, or else the next one that becomes idle.
     fn make_room(&self) {
         let mut state = self.state();
         let oldest = state.idle.pop_first();
-        let leave = |(_, id)| state.connections.get(&id).map(|one| one.leave.clone());
-        match oldest.and_then(leave) {
-            Some(leave) => leave.cancel(),
+        let found = oldest.and_then(|(_, id)| Some((id, state.connections.get(&id)?)));
+        match found {
+            Some((id, connection)) => connection.ask_to_leave(id),
             None => state.is_wanted = true,
         }
     }
@@ -138,7 +155,7 @@ impl Drop for PlaceInUse {
         }
         connection.since = now;
         if is_wanted {
-            connection.leave.cancel();
+            connection.ask_to_leave(id);
             state.is_wanted = false;
         } else {
             state.idle.insert((now, id));
@@ -170,10 +187,11 @@ mod tests {
         let wait = tokio::time::timeout(Duration::from_millis(1), places.take());
         assert!(wait.await.is_err());
         drop(in_use);
-        assert!(first.leave.is_cancelled() && !third.leave.is_cancelled());
+        assert!(first.finish.is_cancelled() && !first.leave.is_cancelled());
+        assert!(!third.finish.is_cancelled());
         drop(first);
         let fourth = places.take().await;
         drop(kept);
-        assert!(!third.leave.is_cancelled() && !fourth.leave.is_cancelled(), "nobody waits");
+        assert!(!third.finish.is_cancelled() && !fourth.leave.is_cancelled(), "nobody waits");
     }
 }

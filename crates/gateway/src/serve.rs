@@ -64,8 +64,15 @@ pub async fn serve(
         let (router, stopping, ending) = (router.clone(), stopping.clone(), ending.clone());
         tasks.spawn(async move {
             let stream = WriteDeadline::new(stream, READ_DEADLINE);
+            let finish = taken.finish.clone();
+            let end = async move {
+                tokio::select! {
+                    () = stopping.cancelled() => {}
+                    () = finish.cancelled() => {}
+                }
+            };
             tokio::select! {
-                () = converse(stream, router, Some(taken.place.clone()), stopping) => {}
+                () = converse(stream, router, Some(taken.place.clone()), end) => {}
                 () = taken.leave.cancelled() => {}
                 () = ending.cancelled() => {}
             }
@@ -80,7 +87,8 @@ pub async fn serve_owner(
     router: Router,
     stopping: CancellationToken,
 ) {
-    converse(stream, router.layer(axum::Extension(Owner)), None, stopping).await;
+    let router = router.layer(axum::Extension(Owner));
+    converse(stream, router, None, async move { stopping.cancelled().await }).await;
 }
 
 /// Announces the end of the connection of a caller without a token. Its body is not read, so the connection cannot be used
@@ -91,11 +99,12 @@ fn close_if_refused(response: &mut Response) {
     }
 }
 
+/// Serves requests until the connection ends. After `end` the open request is the last one.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     place: Option<ConnectionPlace>,
-    stopping: CancellationToken,
+    end: impl Future<Output = ()>,
 ) {
     let service = router.map_request(move |mut request: hyper::Request<Incoming>| {
         if let Some(place) = &place {
@@ -116,7 +125,7 @@ async fn converse(
     let mut connection = std::pin::pin!(connection.with_upgrades());
     let result = tokio::select! {
         result = &mut connection => result,
-        () = stopping.cancelled() => {
+        () = end => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

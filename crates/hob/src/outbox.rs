@@ -7,10 +7,12 @@
 //! server which is killed often for other reasons does not count attempts.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use hob_domain::memory::{MaintenanceEvent, Principal, ProjectLocation, Tier, TurnSource};
 use hob_domain::session::{OutboxChange, OutboxItem};
 use hob_domain::{AppName, LedgerStore, Role, StoreError, Timestamp};
@@ -226,14 +228,15 @@ impl Outbox {
         let (ledger, engine) = (self.ledger.clone(), self.engine.clone());
         let deadline = self.times.alone * (earlier + 1);
         self.attempts.spawn(async move {
-            let stored = engine.capture(&principal, batch, Vec::new());
-            let result = match tokio::time::timeout(deadline, stored).await {
-                Ok(Ok(_)) => {
+            let stored = AssertUnwindSafe(engine.capture(&principal, batch, Vec::new()));
+            let result = match tokio::time::timeout(deadline, stored.catch_unwind()).await {
+                Ok(Err(_)) => Err(AttemptError::Item("it ends with a panic".to_owned())),
+                Ok(Ok(Ok(_))) => {
                     let done = ledger.change_outbox(vec![id], OutboxChange::Stored).await;
                     done.map_err(AttemptError::Store)
                 }
-                Ok(Err(error)) if error.is_temporary() => Err(AttemptError::Store(error)),
-                Ok(Err(error)) => Err(AttemptError::Item(error.to_string())),
+                Ok(Ok(Err(error))) if error.is_temporary() => Err(AttemptError::Store(error)),
+                Ok(Ok(Err(error))) => Err(AttemptError::Item(error.to_string())),
                 Err(_) => Err(AttemptError::Item("it takes too long".to_owned())),
             };
             Attempt { id, earlier, result }

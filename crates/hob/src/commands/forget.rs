@@ -92,9 +92,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
     }
     let view = View::of_stdout();
     let question = match (&record_id, &session_id) {
-        (Some(id), _) => format!("Forget the record {}?", printer::one_line(view.id(id))),
+        (Some(id), _) => format!("Forget the record {}?", printer::one_line(id)),
         (None, session) => {
-            let session = printer::one_line(view.id(session.as_deref().unwrap_or("")));
+            let session = printer::one_line(session.as_deref().unwrap_or(""));
             format!("Forget all turns of session {session}?")
         }
     };
@@ -103,9 +103,9 @@ pub fn run(context: &Context, args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Failed);
     }
     let undo_command = match (&record_id, &session_id) {
-        (Some(id), _) => format!("hob forget --undo {}", quoted(view.id(id))),
+        (Some(id), _) => format!("hob forget --undo {}", quoted(id)),
         (None, session) => {
-            let session = quoted(view.id(session.as_deref().unwrap_or("")));
+            let session = quoted(session.as_deref().unwrap_or(""));
             format!("hob forget --undo --session-id {session}")
         }
     };
@@ -197,8 +197,15 @@ fn print_turns(context: &Context, record_id: Option<&str>, session_id: Option<&s
 
 /// Restores what was forgotten.
 fn undo(context: &Context, args: &Args) -> anyhow::Result<Exit> {
-    let (record_id, session_id) = named(context, args, IdsOf::Forgotten)?;
-    let value = match change(context, record_id, session_id, true)? {
+    // The server restores whole IDs by itself. Only shortened ones need the memory in this process.
+    let mut answer = change(context, args.record_id.clone(), args.session_id.clone(), true)?;
+    if answer.as_ref().is_ok_and(|value| value["count"] == 0) {
+        let (record_id, session_id) = named(context, args, IdsOf::Forgotten)?;
+        if (&record_id, &session_id) != (&args.record_id, &args.session_id) {
+            answer = change(context, record_id, session_id, true)?;
+        }
+    }
+    let value = match answer {
         Ok(value) => value,
         Err(reason) => {
             errln!("hob: {reason}");

@@ -50,9 +50,8 @@ pub fn session_id(settings: &Resolved, turns: IdsOf<'_>, text: &str) -> anyhow::
     let arguments = json!({"session_id": text, "limit": 1});
     let answer = match turns {
         IdsOf::Owner => memory::call_tool(settings, "memory_timeline", arguments)?,
-        IdsOf::App(app) => memory::call_tool_of_app(settings, app, "memory_timeline", arguments)?,
-        // Nothing but the list says whether one of these is whole.
-        IdsOf::Forgotten => return find(settings, turns, text, Named::Session),
+        // Nothing but the list says whether one of these is whole, and an app's memory is read without a server, too.
+        IdsOf::App(_) | IdsOf::Forgotten => return find(settings, turns, text, Named::Session),
     };
     let is_whole = match answer {
         Ok(answer) => answer["turns"].as_array().is_some_and(|turns| !turns.is_empty()),

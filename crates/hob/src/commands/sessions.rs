@@ -133,7 +133,8 @@ async fn act(
         }
         SessionsAction::Tail { id, after, no_follow, json, pager } => {
             let id = resolve(client, id).await?;
-            if *no_follow && !json {
+            // In a pipe each page is printed when it arrives.
+            if *no_follow && !json && View::of_stdout().is_terminal() {
                 let mut tail = Tail::new(TailOutput::Collected(String::new()));
                 tail.catch_up(client, &id, *after).await?;
                 pager.print(settings, &tail.end());
