@@ -28,7 +28,7 @@ pub struct Args {
     /// ID of the session whose agent is asking
     #[arg(add = ArgValueCompleter::new(candidates::sessions))]
     session: Option<String>,
-    /// ID of one of the answers that the agent offers, for example one that also covers later requests; `--list --json` shows the IDs. Without --option, the answer covers this one request only
+    /// ID of another answer that the agent offers, for example "always for this tool". `--list --json` shows the IDs. Without --option, the answer covers this one request only
     #[arg(long, value_name = "OPTION")]
     option: Option<String>,
     /// List pending requests without answering any

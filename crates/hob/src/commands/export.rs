@@ -28,7 +28,7 @@ pub struct Args {
     /// Print only turns from the project that contains this folder
     #[arg(long, value_name = "DIR")]
     project: Option<std::path::PathBuf>,
-    /// Print what this app's sessions said instead of your own memory
+    /// Print the turns of this app's sessions instead of your own memory
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(candidates::apps), conflicts_with = "unseal")]
     app: Option<String>,
     /// Print only turns from this session

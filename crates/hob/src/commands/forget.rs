@@ -31,7 +31,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 #[derive(ClapArgs)]
 #[command(after_help = "\
 Give RECORD_ID, --session-id, --requests, --confirm or --decline. IDs may be shortened to any unambiguous prefix. What you forget is hidden at once and erased after a day \
-(setting `memory.forget_undo_secs`); until then --undo restores it. If the memory has no such turns, the exit code is 1. \
+(setting `memory.forget_undo_secs`); until then --undo restores it. If the memory has no turn or session with this ID, the exit code is 1. \
 An agent cannot \
 remove turns from the memory by itself: its MCP tool `memory_forget` only files a request, which you answer with --confirm or \
 --decline.")]

@@ -170,7 +170,7 @@ settings! {
     }
     roots: Vec<PathBuf> {
         key: "sessions.roots", default: "",
-        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. An app's session cannot use your home folder itself, or any folder in it whose name begins with a dot. Your own sessions cannot use folders that hold credentials or settings (such as `~/.ssh`). To lift either restriction for a folder, list the folder under `writable` in the agent's `[agents.NAME]` table. In the environment variable, colons separate the folders.",
+        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. The `cwd` of an app's session can never be your home folder itself, or a folder in it whose name begins with a dot. The `cwd` of your own sessions can never be a folder that holds credentials or settings (such as `~/.ssh`). To allow such a folder all the same, list it under `writable` in the agent's `[agents.NAME]` table. In the environment variable, colons separate the folders.",
     }
     default_agent: AgentReference {
         key: "sessions.default_agent", default: "claude",
@@ -198,7 +198,7 @@ settings! {
     }
     memory_follow: FollowedRecords {
         key: "memory.follow", default: "",
-        help: "Programs and folders whose records the server imports while they grow, for example `[\"cursor\", \"zed\", \"~/src/shop\"]`. Use this for programs that have no hooks: `cline`, `copilot`, `cursor`, `goose`, `qwen`, `roo` and `zed` by name; aider, SpecStory and Entire by the folder of the repository. In the environment variable, commas separate them.",
+        help: "Programs and folders whose records the server imports while they grow, for example `[\"cursor\", \"zed\", \"~/src/shop\"]`. Use this for programs that have no hooks: list `cline`, `copilot`, `cursor`, `goose`, `qwen`, `roo` and `zed` by name. For aider, SpecStory and Entire, list the folder of the repository. In the environment variable, commas separate them.",
     }
     memory_undo: Duration {
         key: "memory.forget_undo_secs", default: "86400", min: 0,
@@ -226,7 +226,7 @@ settings! {
     }
     agent_disk_bytes: u64 {
         key: "limits.agent_disk_bytes", default: "68719476736", min: 0,
-        help: "Maximum disk space that an agent in its sandbox may use, in bytes. This includes its temporary files, the configuration folders of its app, and its workspace, unless the workspace is a folder of yours. Hob ends an agent that uses more. 0 means no limit.",
+        help: "Maximum disk space that an agent in its sandbox may use, in bytes. This includes its temporary files, the configuration folders that Hob keeps for its app (see `private`), and its workspace. A workspace that is one of your own folders does not count. Hob ends an agent that uses more. 0 means no limit.",
     }
     app_turns_per_minute: usize {
         key: "limits.app_turns_per_minute", default: "0", min: 0,
