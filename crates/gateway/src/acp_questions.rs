@@ -6,12 +6,14 @@ use serde_json::{Map, Value, json};
 
 /// How many requests of an agent are remembered until their questions are put to somebody.
 const MAX_REQUESTED_CALLS: usize = 64;
+/// How many bytes a remembered call has as JSON. A longer one is not remembered: its question has Hob's own title.
+const MAX_CALL_BYTES: usize = 256 << 10;
 
 /// The tool calls of an agent's permission requests. A request's own message comes before the `permission` event.
 #[derive(Debug, Clone, Default)]
 pub struct RequestedCalls {
-    /// By the ids of the requests.
-    calls: Vec<(String, Value)>,
+    /// By the ids of the requests, as JSON: that is what the limits count.
+    calls: Vec<(String, String)>,
 }
 
 impl RequestedCalls {
@@ -25,20 +27,27 @@ impl RequestedCalls {
             id => id.to_string(),
         };
         // An agent that was started again counts its requests from the beginning.
-        self.calls.retain(|(known, _)| *known != id);
+        self.forget(&id);
+        let call = message["params"]["toolCall"].to_string();
+        if call.len() > MAX_CALL_BYTES {
+            return;
+        }
         if self.calls.len() == MAX_REQUESTED_CALLS {
             self.calls.remove(0);
         }
-        self.calls.push((id, message["params"]["toolCall"].clone()));
+        self.calls.push((id, call));
     }
 
     /// Returns the tool call of a request. An agent may write anything in its place.
     pub fn take(&mut self, request: &str) -> Map<String, Value> {
         let place = self.calls.iter().position(|(id, _)| id == request);
-        match place.map(|place| self.calls.remove(place).1) {
-            Some(Value::Object(call)) => call,
-            _ => Map::new(),
-        }
+        let call = place.map(|place| self.calls.remove(place).1);
+        call.and_then(|call| serde_json::from_str(&call).ok()).unwrap_or_default()
+    }
+
+    /// Forgets the tool call of a request that is settled. Nobody may have been asked.
+    pub fn forget(&mut self, request: &str) {
+        self.calls.retain(|(known, _)| known != request);
     }
 }
 
@@ -56,6 +65,7 @@ impl OpenQuestions {
         if body["status"] == "asked" {
             self.open.push(Question::new(body, &mut self.calls));
         } else {
+            self.calls.forget(body["request_id"].as_str().unwrap_or_default());
             self.open.retain(|question| question.asked["request_id"] != body["request_id"]);
         }
     }
@@ -181,5 +191,17 @@ mod tests {
         assert!(calls.take("0").is_empty());
         assert_eq!(calls.take("1")["toolCallId"], "1");
         assert!(calls.take("1").is_empty());
+        // A long call takes the place of the one of its number all the same.
+        let long = json!({"toolCallId": "long", "rawInput": "x".repeat(MAX_CALL_BYTES)});
+        calls.note(&message(json!(2), long));
+        assert!(calls.take("2").is_empty());
+    }
+
+    #[test]
+    fn call_of_a_settled_request_is_forgotten() {
+        let mut questions = OpenQuestions::default();
+        questions.calls.note(&message(json!(7), json!({"toolCallId": "toolu_1"})));
+        questions.permission(json!({"request_id": "7", "status": "answered"}));
+        assert!(questions.calls.take("7").is_empty());
     }
 }

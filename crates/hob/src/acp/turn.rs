@@ -81,6 +81,9 @@ impl Turns<'_> {
                     "permission" if data["status"] == "asked" => {
                         asks.push(self.ask_permission(Question::new(data, &mut calls)));
                     }
+                    "permission" => {
+                        calls.forget(data["request_id"].as_str().unwrap_or_default());
+                    }
                     _ => {}
                 }
             }

@@ -54,6 +54,8 @@ pub(super) async fn follow(
                 if asked["status"] == "asked" {
                     let question = Question::new(asked, &mut calls);
                     questions.push(ask_permission(connection, id, question));
+                } else {
+                    calls.forget(asked["request_id"].as_str().unwrap_or_default());
                 }
             }
             EventKind::Turn => break,

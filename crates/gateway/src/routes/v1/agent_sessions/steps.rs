@@ -274,6 +274,7 @@ impl StepFold {
     fn permission(&mut self, seq: u64, body: &Value, kinds: &mut Vec<StepKind>) {
         let request = body["request_id"].as_str().unwrap_or_default();
         if body["status"] == "answered" {
+            self.requested.forget(request);
             let Some(place) = self.requests.iter().position(|open| open.id == request) else {
                 return;
             };
