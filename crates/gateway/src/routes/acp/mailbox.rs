@@ -2,6 +2,9 @@
 //!
 //! A message waits until a stream takes it. What a stream has taken is kept for a while: a client whose stream broke opens it
 //! again with the number of the last message that it has received, and gets the rest.
+//!
+//! A message has its number from the stream that takes it, so that the numbers of a stream ascend. One that is sent again has
+//! a new number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,11 +37,11 @@ pub(super) struct Mailbox {
 
 struct MailboxState {
     used_at: Instant,
-    /// The number of the latest message.
-    last_message: u64,
+    /// The number of the message that was taken last.
+    last_taken: u64,
     /// The number of the latest stream.
     last_stream: u64,
-    /// In the order of their numbers.
+    /// In the order in which they came.
     messages: VecDeque<Letter>,
     /// The open streams, at most one of each scope.
     streams: Vec<(Scope, u64)>,
@@ -46,9 +49,8 @@ struct MailboxState {
     forgotten: HashMap<Scope, u64>,
 }
 
-/// A message with its number.
+/// A message.
 struct Letter {
-    number: u64,
     session: Option<String>,
     text: String,
     delivery: Delivery,
@@ -57,13 +59,21 @@ struct Letter {
 enum Delivery {
     /// With the room that it takes. A message that is sent again takes none.
     Waiting { _room: Option<OwnedSemaphorePermit> },
-    /// Taken by a stream of this scope.
-    Sent(Scope),
+    /// Taken by a stream of this scope, under this number.
+    Sent { scope: Scope, number: u64 },
 }
 
 impl Letter {
     fn is_waiting(&self) -> bool {
         matches!(self.delivery, Delivery::Waiting { .. })
+    }
+
+    /// Returns the number under which a stream has taken the message.
+    fn number(&self) -> Option<u64> {
+        match self.delivery {
+            Delivery::Waiting { .. } => None,
+            Delivery::Sent { number, .. } => Some(number),
+        }
     }
 }
 
@@ -78,7 +88,7 @@ impl Mailbox {
     pub fn new() -> Mailbox {
         let state = MailboxState {
             used_at: Instant::now(),
-            last_message: 0,
+            last_taken: 0,
             last_stream: 0,
             messages: VecDeque::new(),
             streams: Vec::new(),
@@ -110,10 +120,9 @@ impl Mailbox {
                 let mut state = self.lock();
                 let waiting = state.messages.iter().filter(|letter| letter.is_waiting()).count();
                 if waiting < MAX_WAITING_MESSAGES {
-                    state.last_message += 1;
-                    let (number, Outbound { session, text, room }) = (state.last_message, message);
+                    let Outbound { session, text, room } = message;
                     let delivery = Delivery::Waiting { _room: Some(room) };
-                    state.messages.push_back(Letter { number, session, text, delivery });
+                    state.messages.push_back(Letter { session, text, delivery });
                     break;
                 }
             }
@@ -148,11 +157,13 @@ impl MailboxState {
     /// Lets the messages wait that a stream of this scope took after a number.
     fn send_again(&mut self, scope: &Scope, received: u64) -> Result<(), Forgotten> {
         let forgotten = self.forgotten.get(scope).copied().unwrap_or_default();
-        if received < forgotten || received > self.last_message {
+        if received < forgotten || received > self.last_taken {
             return Err(Forgotten);
         }
-        for letter in self.messages.iter_mut().filter(|letter| letter.number > received) {
-            if matches!(&letter.delivery, Delivery::Sent(sent) if sent == scope) {
+        for letter in &mut self.messages {
+            let is_missing = matches!(&letter.delivery,
+                Delivery::Sent { scope: sent, number } if sent == scope && *number > received);
+            if is_missing {
                 letter.delivery = Delivery::Waiting { _room: None };
             }
         }
@@ -165,9 +176,11 @@ impl MailboxState {
             let letter = &self.messages[*place];
             letter.is_waiting() && self.is_for(letter, scope)
         })?;
+        self.last_taken += 1;
+        let number = self.last_taken;
         let letter = &mut self.messages[place];
-        letter.delivery = Delivery::Sent(scope.clone());
-        let taken = (letter.number, letter.text.clone());
+        letter.delivery = Delivery::Sent { scope: scope.clone(), number };
+        let taken = (number, letter.text.clone());
         self.forget();
         Some(taken)
     }
@@ -183,18 +196,20 @@ impl MailboxState {
         }
     }
 
-    /// Removes the oldest sent messages while there are too many.
+    /// Removes the messages that were sent first while there are too many.
     fn forget(&mut self) {
         let sent = |letter: &&Letter| !letter.is_waiting();
         let mut count = self.messages.iter().filter(sent).count();
         let mut bytes: usize = self.messages.iter().filter(sent).map(|one| one.text.len()).sum();
         while count > 1 && (count > MAX_SENT_MESSAGES || bytes > MAX_SENT_BYTES) {
-            let place = self.messages.iter().position(|letter| !letter.is_waiting());
+            let numbers = self.messages.iter().enumerate();
+            let numbers = numbers.filter_map(|(place, one)| Some((one.number()?, place)));
+            let place = numbers.min().map(|(_, place)| place);
             let Some(letter) = place.and_then(|place| self.messages.remove(place)) else { return };
             count -= 1;
             bytes -= letter.text.len();
-            if let Delivery::Sent(scope) = letter.delivery {
-                self.forgotten.insert(scope, letter.number);
+            if let Delivery::Sent { scope, number } = letter.delivery {
+                self.forgotten.insert(scope, number);
             }
         }
     }
@@ -280,10 +295,31 @@ mod tests {
         let mut again = mailbox.open(scope("a"), Some(1)).unwrap();
         assert_eq!(broken.next().await, None);
         drop(broken);
-        for expect in [(2, "two"), (3, "three"), (4, "four")] {
+        for expect in [(4, "two"), (5, "three"), (6, "four")] {
             assert_eq!(again.next().await, Some((expect.0, expect.1.to_owned())));
         }
-        assert_eq!(mailbox.open(scope("a"), Some(5)).err(), Some(Forgotten));
+        assert_eq!(mailbox.open(scope("a"), Some(7)).err(), Some(Forgotten));
+        // What was sent again can be lost as well.
+        let mut third = mailbox.open(scope("a"), Some(5)).unwrap();
+        assert_eq!(third.next().await, Some((7, "four".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn message_that_waited_for_another_stream_is_numbered_by_the_one_that_sends_it() {
+        let mailbox = Arc::new(Mailbox::new());
+        let mut all = mailbox.open(None, None).unwrap();
+        let own = mailbox.open(scope("a"), None).unwrap();
+        put(&mailbox, "a", "to a").await;
+        put(&mailbox, "", "to all").await;
+        assert_eq!(all.next().await, Some((1, "to all".to_owned())));
+        drop(own);
+        assert_eq!(all.next().await, Some((2, "to a".to_owned())));
+        // Only the first one arrived.
+        let mut again = mailbox.open(None, Some(1)).unwrap();
+        assert_eq!(again.next().await, Some((3, "to a".to_owned())));
+        let mut again = mailbox.open(None, Some(3)).unwrap();
+        put(&mailbox, "", "next").await;
+        assert_eq!(again.next().await, Some((4, "next".to_owned())));
     }
 
     #[tokio::test]
@@ -297,7 +333,7 @@ mod tests {
         }
         assert_eq!(mailbox.open(None, Some(0)).err(), Some(Forgotten));
         let mut again = mailbox.open(None, Some(1)).unwrap();
-        assert_eq!(again.next().await.map(|(number, _)| number), Some(2));
+        assert_eq!(again.next().await.map(|(number, _)| number), Some(4));
         // A stream of another scope has lost nothing.
         assert!(mailbox.open(scope("a"), Some(0)).is_ok());
     }
