@@ -321,6 +321,7 @@ fn requests_in_another_form_are_refused_as_the_protocol_says() {
         ("application/json", 406),
         ("text/event-stream-of-another-kind", 406),
         ("application/json, Text/Event-Stream; q=0.9", 200),
+        ("*/*", 200),
     ] {
         assert_eq!(get(accept).status(), status, "{accept}");
     }

@@ -214,10 +214,15 @@ fn no_connection() -> ApiError {
     ApiError::NotFound("no such connection".to_owned())
 }
 
-/// Returns whether the client takes a stream of events.
+/// Returns whether the client takes a stream of events. One that does not say what it takes does.
 fn takes_events(headers: &HeaderMap) -> bool {
+    if !headers.contains_key(ACCEPT) {
+        return true;
+    }
+    let kinds = ["text/event-stream", "text/*", "*/*"];
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|value| value.split(',')).any(|kind| is_kind(kind, "text/event-stream"))
+    let mut accepted = accepted.flat_map(|value| value.split(','));
+    accepted.any(|value| kinds.iter().any(|kind| is_kind(value, kind)))
 }
 
 /// Returns whether the headers call the body JSON, or nothing.
@@ -255,4 +260,23 @@ fn stream_of(gateway: &Gateway, found: &Arc<HttpConnection>, stream: MessageStre
         Ok::<Event, Infallible>(event)
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stream_is_for_clients_that_take_events() {
+        let takes = |accept: &'static str| {
+            takes_events(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]))
+        };
+        for accept in ["*/*", "text/*", "application/json, Text/Event-Stream; q=0.9"] {
+            assert!(takes(accept), "{accept}");
+        }
+        for accept in ["application/json", "application/*", "text/event-stream-of-another-kind"] {
+            assert!(!takes(accept), "{accept}");
+        }
+        assert!(takes_events(&HeaderMap::new()));
+    }
 }
