@@ -13,6 +13,7 @@ use hob_gateway::client::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::settings::SessionSettings;
@@ -47,6 +48,8 @@ struct Followed {
     task: Option<AbortHandle>,
     /// Prompts of this editor that are running.
     prompts: usize,
+    /// Is cancelled once the editor cancels these prompts. Later ones have another.
+    cancelled: CancellationToken,
     /// The task that shows what the agent says of its settings.
     watch: Option<AbortHandle>,
     /// The last update of each kind that says what the agent offers or which of its settings hold.
@@ -126,6 +129,7 @@ impl AcpServer {
             "session/prompt" => self.prompt(params).await,
             // An idle session costs nothing, so closing it only ends its turn. The editor can load it again.
             "session/cancel" | "session/close" => {
+                self.note_cancel(params);
                 self.at_session(params, Method::POST, "/cancel").await
             }
             "session/delete" => self.at_session(params, Method::DELETE, "").await,
@@ -276,13 +280,27 @@ impl AcpServer {
         json!(acp_protocol::title(prompt))
     }
 
+    /// Notes that the editor cancels the prompts of a session, also while the server cannot be reached.
+    fn note_cancel(&self, params: &Value) {
+        let session = params["sessionId"].as_str().unwrap_or_default();
+        if let Some(followed) = self.followed().get_mut(session) {
+            std::mem::take(&mut followed.cancelled).cancel();
+        }
+    }
+
     async fn prompt(&self, params: &Value) -> Result<Value, AcpError> {
         let id = self.session(params).await?;
         let prompt = acp_protocol::prompt_text(&params["prompt"])
             .map_err(|text| AcpError::new(INVALID_PARAMS, text))?;
         self.watch(&id);
-        self.followed().entry(id.clone()).or_default().prompts += 1;
-        let answer = self.turns(&id).run(&prompt, |message| self.show(&id, message)).await;
+        let cancelled = {
+            let mut followed = self.followed();
+            let followed = followed.entry(id.clone()).or_default();
+            followed.prompts += 1;
+            followed.cancelled.clone()
+        };
+        let show = |message: &Value| self.show(&id, message);
+        let answer = self.turns(&id).run(&prompt, &cancelled, show).await;
         self.followed().entry(id.clone()).or_default().prompts -= 1;
         let answer = answer?;
         if answer["ok"] != true {

@@ -9,6 +9,7 @@ use hob_gateway::acp_protocol::INTERNAL_ERROR;
 use hob_gateway::acp_questions::{self, OpenQuestions, Question, RequestedCalls};
 use hob_gateway::client::{Client, Method, StreamEvent};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::wire::{AcpError, Editor};
@@ -37,6 +38,8 @@ enum Found {
     Turn(u64),
     /// The error.
     Refused(Value),
+    /// Nothing: the prompt was cancelled first.
+    Cancelled,
 }
 
 /// What has happened in a turn since an event.
@@ -49,8 +52,13 @@ struct News {
 
 impl Turns<'_> {
     /// Sends the prompt and calls `show` with the agent's messages. Returns the turn's answer. If the server is restarted
-    /// meanwhile, the turn is followed in the new one.
-    pub async fn run(&self, prompt: &str, show: impl Fn(&Value)) -> Result<Value, AcpError> {
+    /// meanwhile, the turn is followed in the new one, unless the editor has `cancelled` the prompt.
+    pub async fn run(
+        &self,
+        prompt: &str,
+        cancelled: &CancellationToken,
+        show: impl Fn(&Value),
+    ) -> Result<Value, AcpError> {
         let key = Uuid::new_v4().simple().to_string();
         let mut client = owner_client::connect(self.socket).await?;
         let path = format!("/sessions/{}/turn", self.session);
@@ -89,13 +97,31 @@ impl Turns<'_> {
             }
         }
         drop(asks);
-        match self.find(&body, &key).await? {
+        match self.find(&body, &key, cancelled).await? {
             Found::Turn(turn) => {
+                // The editor's own request may have come before the prompt was sent again.
+                if cancelled.is_cancelled() {
+                    let _ = self.cancel(turn).await;
+                }
                 let asked = OpenQuestions { calls, open: Vec::new() };
                 self.follow(turn, last_event, asked, show).await
             }
-            Found::Refused(answer) => Ok(answer),
+            Found::Refused(answer) if !cancelled.is_cancelled() => Ok(answer),
+            Found::Refused(_) | Found::Cancelled => {
+                Ok(json!({"ok": true, "stop_reason": "cancelled"}))
+            }
         }
+    }
+
+    /// Cancels a turn that is not over. The server would cancel the next one in the place of one that is.
+    async fn cancel(&self, turn: u64) -> anyhow::Result<()> {
+        let mut client = owner_client::connect(self.socket).await?;
+        let session = format!("/sessions/{}", self.session);
+        if !is_over(&get(&mut client, &format!("{session}/turns/{turn}")).await?) {
+            let path = format!("{session}/cancel");
+            owner_client::request(&mut client, Method::POST, &path, None).await?;
+        }
+        Ok(())
     }
 
     /// Asks the editor, and passes its answer on. Without one, the server rejects the request after a while.
@@ -117,10 +143,18 @@ impl Turns<'_> {
     }
 
     /// Sends the prompt again under its key, which starts no second turn, and returns the turn that it has. Waits for a
-    /// server that is being restarted.
-    async fn find(&self, body: &Value, key: &str) -> Result<Found, AcpError> {
+    /// server that is being restarted. A prompt that the editor has cancelled is not sent.
+    async fn find(
+        &self,
+        body: &Value,
+        key: &str,
+        cancelled: &CancellationToken,
+    ) -> Result<Found, AcpError> {
         let lost_at = Instant::now();
         loop {
+            if cancelled.is_cancelled() {
+                return Ok(Found::Cancelled);
+            }
             match self.repeat(body, key).await {
                 Ok(Some(found)) => return Ok(found),
                 Err(error) if lost_at.elapsed() > MAX_OUTAGE => return Err(error.into()),
@@ -206,7 +240,7 @@ impl Turns<'_> {
         // none is missing when it is over.
         let mut events = owner_client::events_after(&mut client, &session, *last_event).await?;
         let answer = get(&mut client, &format!("{session}/turns/{turn}")).await?;
-        let is_over = !matches!(answer["state"].as_str(), Some("queued" | "running"));
+        let is_over = is_over(&answer);
         let last = |events: &[Value]| events.last().and_then(|event| event["seq"].as_u64());
         if is_over {
             let after = last(&events).unwrap_or(*last_event);
@@ -239,6 +273,26 @@ pub fn open_questions<'e>(
     questions
 }
 
+/// Returns whether a turn is over.
+fn is_over(turn: &Value) -> bool {
+    !matches!(turn["state"].as_str(), Some("queued" | "running"))
+}
+
 async fn get(client: &mut Client, path: &str) -> anyhow::Result<Value> {
     owner_client::request(client, Method::GET, path, None).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn cancelled_prompt_is_not_sent_again() {
+        let editor = Editor::default();
+        let turns = Turns { socket: Path::new("/nowhere"), editor: &editor, session: "s" };
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        let found = turns.find(&json!({"prompt": "x"}), "key", &cancelled).await;
+        assert!(matches!(found, Ok(Found::Cancelled)));
+    }
 }
