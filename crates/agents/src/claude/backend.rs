@@ -392,10 +392,12 @@ impl BackendState {
         let stopping = self.starter.options.runtime.stopping.clone();
         let closing = self.closing.clone();
         self.starter.tasks.spawn(async move {
-            while meter.may_grow() {
+            // Later turns renew the time of the meter, and have tasks of their own.
+            let mut end = std::pin::pin!(tokio::time::sleep(LATE_COST_WINDOW));
+            loop {
                 tokio::select! {
                     usd = meter.late_growth() => drop(costs.send(LateCost { app: app.clone(), usd })),
-                    () = tokio::time::sleep(LATE_COST_WINDOW) => {}
+                    () = &mut end => return,
                     () = stopping.cancelled() => return,
                     () = closing.cancelled() => return,
                 }

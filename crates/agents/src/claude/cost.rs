@@ -103,7 +103,7 @@ impl CostMeter {
     }
 
     /// Returns whether the last turn has ended so recently that its cost may grow.
-    pub(super) fn may_grow(&self) -> bool {
+    fn may_grow(&self) -> bool {
         self.state().turn_ended.is_some_and(|ended| ended.elapsed() < LATE_COST_WINDOW)
     }
 
