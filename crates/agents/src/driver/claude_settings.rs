@@ -4,7 +4,7 @@
 //! The commands that are built in are not offered: they change the program itself, for example its settings or its
 //! conversation. A prompt that begins with one is only text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hob_domain::{OptionValue, SettingChange};
 use hob_transcript::claude::stream_json::{self, ControlAnswer};
@@ -59,9 +59,7 @@ impl ClaudeSettings {
         self.models =
             offer["models"].as_array().into_iter().flatten().filter_map(model_of).collect();
         self.show_model(model.unwrap_or(DEFAULT_MODEL));
-        let own = offer["commands"].as_array().into_iter().flatten();
-        let own = own.filter(|command| command["builtin"] != true && command["name"].is_string());
-        let own: Vec<&Value> = own.collect();
+        let own = own_commands(offer);
         let name = |command: &&Value| command["name"].as_str().unwrap_or_default().to_owned();
         self.commands = own.iter().map(name).collect();
         let shown = own.iter().map(|command| {
@@ -146,6 +144,19 @@ impl ClaudeSettings {
     }
 }
 
+/// Returns the commands that are not built in. A file of a project may have the name of a built-in command, which then runs
+/// instead. A program that marks no command does not tell which ones are built in.
+fn own_commands(offer: &Value) -> Vec<&Value> {
+    let commands = offer["commands"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let built_in = commands.iter().filter(|command| command["builtin"] == true);
+    let built_in: HashSet<&str> = built_in.filter_map(|command| command["name"].as_str()).collect();
+    if built_in.is_empty() {
+        return Vec::new();
+    }
+    let is_own = |name: &str| !built_in.contains(name);
+    commands.iter().filter(|command| command["name"].as_str().is_some_and(is_own)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +166,7 @@ mod tests {
         let offer = json!({"current_permission_mode": "dontAsk",
             "models": [{"value": "default", "displayName": "Default"}, {"value": "opus"}],
             "commands": [{"name": "ship", "description": "Ships it", "argumentHint": "where"},
+                {"name": "clear", "description": "of the project"},
                 {"name": "clear", "description": "", "builtin": true}]});
         settings.read_offer(&offer, Some("custom"));
         settings
@@ -186,6 +198,10 @@ mod tests {
         for text in ["/clear", "/shipping", " /ship", "/ ship", "!ship"] {
             assert_ne!(settings.prompt(text), text);
         }
+        let mut unmarked = ClaudeSettings::default();
+        unmarked.read_offer(&json!({"commands": [{"name": "ship"}, {"name": "clear"}]}), None);
+        assert!(unmarked.shown.to_json()["commands"].is_null());
+        assert_ne!(unmarked.prompt("/clear"), "/clear");
     }
 
     #[test]
