@@ -10,7 +10,7 @@ use hob_transcript::claude::{SeedContext, seed_transcript};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::claude_settings::DEFAULT_MODEL;
+use super::claude_settings::{DEFAULT_MODEL, is_mode};
 use super::settings::MODEL_OPTION;
 use super::start::{StartError, StartOptions};
 use crate::claude::input;
@@ -112,7 +112,9 @@ fn prepare_now(
         _ => start.model.clone(),
     };
     profile.append_system_prompt = start.system.clone();
-    profile.permission_mode = Some(start.choices.mode.clone().unwrap_or_else(|| mode.to_owned()));
+    // The agent may have named the mode that was stored.
+    let chosen = start.choices.mode.clone().filter(|chosen| is_mode(chosen, start.permissions));
+    profile.permission_mode = Some(chosen.unwrap_or_else(|| mode.to_owned()));
     let folder = start.claude.join("mcp").join(&session);
     let argument_files = ArgumentFiles::new(folder.clone());
     profile.mcp_servers = mcp_servers::for_claude(&start.mcp_servers);

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use hob_domain::session::Permissions;
 use hob_domain::{OptionValue, SettingChange};
 use hob_transcript::claude::stream_json::{self, ControlAnswer};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ const MODES: [(&str, &str); 4] = [
     ("plan", "Plan"),
     ("dontAsk", "Do not ask"),
 ];
-/// The mode that the program has only if it was started in it.
+/// The mode that the program has only if it was started with a permission for it.
 const BYPASS: (&str, &str) = ("bypassPermissions", "Bypass permissions");
 /// The model that stands for the program's own choice.
 pub(super) const DEFAULT_MODEL: &str = "default";
@@ -35,6 +36,8 @@ type Reply = oneshot::Sender<Result<Value, SettingRefusal>>;
 pub(super) struct ClaudeSettings {
     /// The settings as callers see them.
     pub shown: AgentSettings,
+    /// The permissions of the session.
+    permissions: Permissions,
     /// The commands that a prompt may begin with.
     commands: Vec<String>,
     model: String,
@@ -44,11 +47,16 @@ pub(super) struct ClaudeSettings {
 }
 
 impl ClaudeSettings {
+    /// Creates the settings of a session with these permissions.
+    pub fn new(permissions: Permissions) -> ClaudeSettings {
+        ClaudeSettings { permissions, ..ClaudeSettings::default() }
+    }
+
     /// Reads what the program offers when it starts. `model` is the one that it was started with.
     pub fn read_offer(&mut self, offer: &Value, model: Option<&str>) {
-        let mode = offer["current_permission_mode"].as_str().unwrap_or(MODES[0].0);
-        let bypass = (mode == BYPASS.0).then_some(BYPASS);
-        let modes = MODES.into_iter().chain(bypass);
+        let mode = offer["current_permission_mode"].as_str();
+        let mode = mode.filter(|mode| is_mode(mode, self.permissions)).unwrap_or(MODES[0].0);
+        let modes = modes(self.permissions);
         let modes: Vec<Value> = modes.map(|(id, name)| json!({"id": id, "name": name})).collect();
         self.shown.set_modes(json!({"currentModeId": mode, "availableModes": modes}));
         let model_of = |model: &Value| {
@@ -102,6 +110,7 @@ impl ClaudeSettings {
             }));
         } else if record["type"] == "system"
             && let Some(mode) = record["permissionMode"].as_str()
+            && is_mode(mode, self.permissions)
         {
             self.shown.set_mode(mode);
         }
@@ -144,6 +153,18 @@ impl ClaudeSettings {
     }
 }
 
+/// Returns whether the program may be in a mode in a session with these permissions. What an agent says of its mode is kept,
+/// and is its mode at the next start.
+pub(super) fn is_mode(mode: &str, permissions: Permissions) -> bool {
+    modes(permissions).any(|(id, _)| id == mode)
+}
+
+/// Returns the modes of a session with these permissions.
+fn modes(permissions: Permissions) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let bypass = (permissions == Permissions::Allow).then_some(BYPASS);
+    MODES.into_iter().chain(bypass)
+}
+
 /// Returns the commands that are not built in. A file of a project may have the name of a built-in command, which then runs
 /// instead. A program that marks no command does not tell which ones are built in.
 fn own_commands(offer: &Value) -> Vec<&Value> {
@@ -183,11 +204,33 @@ mod tests {
         assert_eq!(shown["commands"], json!([ship]));
         assert_eq!(shown["config_options"][0]["currentValue"], "custom");
         assert_eq!(settings.shown.models(), ["default", "opus", "custom"]);
-        let mut settings = ClaudeSettings::default();
+        let mut settings = ClaudeSettings::new(Permissions::Allow);
         settings.read_offer(&json!({"current_permission_mode": "bypassPermissions"}), None);
         let shown = settings.shown.to_json();
+        assert_eq!(shown["modes"]["currentModeId"], "bypassPermissions");
         assert_eq!(shown["modes"]["availableModes"][4]["id"], "bypassPermissions");
         assert!(shown["commands"].is_null() && shown["config_options"].is_null());
+    }
+
+    /// An agent writes its records itself, so it could name a mode that the session does not have.
+    #[test]
+    fn agent_names_only_modes_of_its_permissions() {
+        for (permissions, expect) in [
+            (Permissions::Deny, "default"),
+            (Permissions::Ask, "default"),
+            (Permissions::Allow, "bypassPermissions"),
+        ] {
+            let mut settings = ClaudeSettings::new(permissions);
+            let mode = |settings: &ClaudeSettings| {
+                settings.shown.to_json()["modes"]["currentModeId"].as_str().map(str::to_owned)
+            };
+            settings.read_offer(&json!({"current_permission_mode": "bypassPermissions"}), None);
+            assert_eq!(mode(&settings).as_deref(), Some(expect));
+            for named in ["default", "bypassPermissions", "dance"] {
+                settings.read(&json!({"type": "system", "permissionMode": named}));
+            }
+            assert_eq!(mode(&settings).as_deref(), Some(expect));
+        }
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> 
     let (records, mut received) = mpsc::channel(MAX_PENDING_RECORDS);
     start.tasks.spawn(pipes::read(output, records, start.permits.long_lines.clone()));
     let mut translator = Translator::new(&prepared.session);
+    translator.settings = ClaudeSettings::new(start.permissions);
     let _ = messages.send(stream_json::initialize_request(INITIALIZE_ID));
     // A program that does not answer has no settings. It would not read a prompt earlier either.
     let offer = tokio::time::timeout(INITIALIZE_TIMEOUT, first_answer(&mut received)).await;
