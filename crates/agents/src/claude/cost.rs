@@ -27,6 +27,8 @@ const MAX_COST_BYTES: u64 = 64;
 const MAX_COST_USD: f64 = 1e9;
 /// The largest file of settings in which a status line of the user is found.
 const MAX_SETTINGS_BYTES: u64 = 1 << 20;
+/// The longest status line of the user, in bytes of JSON. It becomes part of an argument, of which Linux takes 128 KiB.
+const MAX_STATUS_LINE_BYTES: usize = 16 << 10;
 /// The files of a working folder that may have a status line. The first one wins.
 const PROJECT_SETTINGS: [&str; 2] = [".claude/settings.local.json", ".claude/settings.json"];
 
@@ -141,7 +143,11 @@ pub(super) fn users_status_line(config: &ConfigFolder, cwd: &Path) -> Option<Val
     let of_user = read_settings(config, config.path(), "settings.json");
     let lines = of_project.into_iter().chain([of_user]).flatten();
     let mut lines = lines.map(|mut settings| settings["statusLine"].take());
-    lines.find(|line| line["command"].as_str().is_some_and(|command| !command.trim().is_empty()))
+    lines.find(|line| {
+        let has_command =
+            line["command"].as_str().is_some_and(|command| !command.trim().is_empty());
+        has_command && line.to_string().len() <= MAX_STATUS_LINE_BYTES
+    })
 }
 
 /// Reads a file of settings below a folder. Links are followed only for an agent that the user trusts.
@@ -243,6 +249,8 @@ mod tests {
         assert_eq!(both["command"], format!("{command} --forward | ( mine # comment\n)"));
         write(cwd.join(".claude/settings.json"), "of the project");
         assert_eq!(users_status_line(&config, &cwd).unwrap()["command"], "of the project");
+        write(cwd.join(".claude/settings.json"), &"x".repeat(MAX_STATUS_LINE_BYTES));
+        assert_eq!(users_status_line(&config, &cwd).unwrap()["command"], "mine # comment");
         fs::write(cwd.join(".claude/settings.json"), "{\"statusLine\": {}}").unwrap();
         assert_eq!(users_status_line(&config, &cwd).unwrap()["command"], "mine # comment");
         // What an agent in a sandbox links to is not read.
