@@ -230,15 +230,16 @@ impl BackendState {
             let objection = match &result {
                 Ok(first) => request
                     .objection(first, &output.events())
-                    .map(|objection| (objection.prompt, first.usage)),
+                    .map(|objection| (objection.prompt, first.usage, first.cost_usd)),
                 Err(_) => None,
             };
-            if let Some((prompt, used)) = objection {
+            if let Some((prompt, used, cost_usd)) = objection {
                 result = self
                     .run_turn(&mut pooled, &prompt, origin, &mut request, &mut cancel, &output)
                     .await;
                 result = result.and_then(|mut second| {
                     second.usage = Usage::total([&used, &second.usage]);
+                    second.cost_usd += cost_usd;
                     match request.objection(&second, &output.events()) {
                         Some(objection) => Err(objection.error),
                         None => Ok(second),
