@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::cost::{CostMeter, LATE_COST_WINDOW};
+use super::cost::{CostMeter, LATE_COST_WINDOW, last_growth};
 use super::counts::{BackendFigures, Origin, OriginCounts};
 use super::error::BackendError;
 use super::input::preamble;
@@ -233,13 +233,16 @@ impl BackendState {
                     .map(|objection| (objection.prompt, first.usage, first.cost_usd)),
                 Err(_) => None,
             };
+            let mut unreported = 0.0;
             if let Some((prompt, used, cost_usd)) = objection {
+                unreported = cost_usd;
                 result = self
                     .run_turn(&mut pooled, &prompt, origin, &mut request, &mut cancel, &output)
                     .await;
                 result = result.and_then(|mut second| {
                     second.usage = Usage::total([&used, &second.usage]);
                     second.cost_usd += cost_usd;
+                    unreported = second.cost_usd;
                     match request.objection(&second, &output.events()) {
                         Some(objection) => Err(objection.error),
                         None => Ok(second),
@@ -248,7 +251,9 @@ impl BackendState {
             }
             match result {
                 // No later turn will use the process.
-                Ok(result) if self.starter.options.runtime.stopping.is_cancelled() => {
+                Ok(mut result) if self.starter.options.runtime.stopping.is_cancelled() => {
+                    // Late costs are not taken any more.
+                    result.cost_usd += last_growth(pooled.process.late_cost()).await;
                     pooled.end().await;
                     break Ok(result);
                 }
@@ -258,6 +263,8 @@ impl BackendState {
                     break Ok(result);
                 }
                 Err(error) => {
+                    let usd = unreported + last_growth(pooled.process.late_cost()).await;
+                    self.report_cost(pooled.entry.app(), usd);
                     pooled.end().await;
                     // A warm process that died before it accepted the prompt has done nothing, so
                     // another process may run the turn.
@@ -385,6 +392,13 @@ impl BackendState {
         let keys = if pooled.process.has_human_input() { Vec::new() } else { keys };
         self.pool().put(pooled, keys, Instant::now());
         self.pooled.notify_one();
+    }
+
+    /// Reports a cost that no result names.
+    fn report_cost(&self, app: String, usd: f64) {
+        if let Some(costs) = self.starter.options.late_costs.as_ref().filter(|_| usd > 0.0) {
+            let _ = costs.send(LateCost { app, usd });
+        }
     }
 
     /// Reports by how much the cost of a turn grows after its result. The next turn of the process takes what is left.

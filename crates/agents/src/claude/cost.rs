@@ -21,6 +21,8 @@ use crate::git_settings::quoted;
 pub(super) const LATE_COST_WINDOW: Duration = Duration::from_secs(5);
 /// How often the file is read in that time.
 const LATE_COST_INTERVAL: Duration = Duration::from_millis(200);
+/// How long reading the file may take before the process is ended.
+const LAST_GROWTH_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest text of a cost, in bytes.
 const MAX_COST_BYTES: u64 = 64;
 /// The highest cost of a process that counts.
@@ -119,6 +121,12 @@ impl CostMeter {
     fn state(&self) -> MutexGuard<'_, MeterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns by how much the cost of a process has grown that is about to be ended.
+pub(super) async fn last_growth(meter: Option<CostMeter>) -> f64 {
+    let Some(meter) = meter else { return 0.0 };
+    tokio::time::timeout(LAST_GROWTH_TIMEOUT, meter.growth()).await.unwrap_or_default()
 }
 
 /// Parses a cost in USD. Whatever is no number of an amount is none.
@@ -224,6 +232,10 @@ mod tests {
         meter.note_turn_end();
         fs::write(&file, "3").unwrap();
         assert_eq!(meter.late_growth().await, 0.5);
+        fs::write(&file, "4").unwrap();
+        assert_eq!(last_growth(Some(meter.clone())).await, 1.0);
+        assert_eq!(last_growth(Some(meter)).await, 0.0);
+        assert_eq!(last_growth(None).await, 0.0);
     }
 
     #[test]
