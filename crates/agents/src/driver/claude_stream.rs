@@ -30,8 +30,8 @@ use crate::claude::{ClaudeTransport, STREAM_ARGUMENTS};
 
 /// How long the program may take to exit after its input is closed.
 const EXIT_GRACE: Duration = Duration::from_millis(1500);
-/// How long the program may take to say what it offers. It starts in a few seconds.
-const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the program may take to say what it offers. Every start of one that does not answer takes this long.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The id of the request for what the program offers.
 const INITIALIZE_ID: &str = "hob-initialize";
 /// What the model reads of a denied tool call, if the answer has no message.
@@ -61,8 +61,9 @@ pub(crate) async fn start(start: StartOptions) -> Result<LiveAgent, StartError> 
     let mut translator = Translator::new(&prepared.session);
     translator.settings = ClaudeSettings::new(start.permissions);
     let _ = messages.send(stream_json::initialize_request(INITIALIZE_ID));
-    // A program that does not answer has no settings. It would not read a prompt earlier either.
-    let offer = tokio::time::timeout(INITIALIZE_TIMEOUT, first_answer(&mut received)).await;
+    // A program that does not answer in time has no settings.
+    let limit = INITIALIZE_TIMEOUT.min(start.start_timeout);
+    let offer = tokio::time::timeout(limit, first_answer(&mut received)).await;
     if let Ok(Some(offer)) = offer {
         translator.settings.read_offer(&offer, prepared.model.as_deref());
     }
