@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use hob_domain::json_size::has_too_many_values;
+use hob_domain::session::Permissions;
 use hob_domain::{Block, Message, OptionValue, Role, Timestamp};
 use hob_files::owned;
 use hob_transcript::claude::{SeedContext, seed_transcript};
@@ -19,6 +20,9 @@ use crate::claude::{
     Profile, TranscriptFile,
 };
 use crate::mcp_servers;
+
+/// The argument with which the program may change to the mode without permissions though it starts in another one.
+const MAY_BYPASS: &str = "--allow-dangerously-skip-permissions";
 
 /// A conversation that is ready to be started or resumed.
 pub(super) struct PreparedSession {
@@ -114,6 +118,9 @@ fn prepare_now(
     profile.append_system_prompt = start.system.clone();
     // The agent may have named the mode that was stored.
     let chosen = start.choices.mode.clone().filter(|chosen| is_mode(chosen, start.permissions));
+    if start.permissions == Permissions::Allow && chosen.as_deref().is_some_and(|it| it != mode) {
+        profile.extra_args.push(MAY_BYPASS.to_owned());
+    }
     profile.permission_mode = Some(chosen.unwrap_or_else(|| mode.to_owned()));
     let folder = start.claude.join("mcp").join(&session);
     let argument_files = ArgumentFiles::new(folder.clone());

@@ -226,6 +226,11 @@ mod tests {
             };
             settings.read_offer(&json!({"current_permission_mode": "bypassPermissions"}), None);
             assert_eq!(mode(&settings).as_deref(), Some(expect));
+            // An agent that was started in another mode may go back to this one.
+            settings.read_offer(&json!({"current_permission_mode": "plan"}), None);
+            let modes = settings.shown.to_json()["modes"]["availableModes"].clone();
+            let offers = modes.as_array().unwrap().iter().any(|mode| mode["id"] == BYPASS.0);
+            assert_eq!(offers, permissions == Permissions::Allow);
             for named in ["default", "bypassPermissions", "dance"] {
                 settings.read(&json!({"type": "system", "permissionMode": named}));
             }

@@ -210,6 +210,11 @@ fn claude_without_a_terminal_offers_settings() {
     assert_eq!(modes["currentModeId"], "bypassPermissions", "{modes}");
     assert_eq!(change(&api, &allow, json!({"mode": "default"})).status, 200);
     assert_eq!(change(&api, &allow, json!({"mode": "bypassPermissions"})).status, 200);
+    // A process that starts in another mode can go back as well.
+    assert_eq!(change(&api, &allow, json!({"mode": "plan"})).status, 200);
+    let api = api.restart_after(|server| server.kill());
+    assert_eq!(settings(&api, &allow)["modes"]["currentModeId"], "plan");
+    assert_eq!(change(&api, &allow, json!({"mode": "bypassPermissions"})).status, 200);
     // A session on a terminal that asks has no terminal, because nobody could answer there.
     let asking = api.create(&json!({"agent": "claude", "permissions": "ask"}));
     assert_eq!(settings(&api, &asking)["modes"]["currentModeId"], "default");

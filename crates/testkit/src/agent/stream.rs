@@ -79,8 +79,9 @@ struct Face {
 
 const MODES: [&str; 4] = ["default", "acceptEdits", "plan", "dontAsk"];
 const MODELS: [&str; 2] = ["default", "large"];
-/// The mode in which the program must have been started to have it.
+/// The mode in which the program must have been started to have it, or with the argument for it.
 const BYPASS: &str = "bypassPermissions";
+const MAY_BYPASS: &str = "--allow-dangerously-skip-permissions";
 
 /// The permission mode and the model; `{mode}` and `{model}` in a text are replaced by what holds.
 struct Settings {
@@ -96,7 +97,8 @@ impl Settings {
             found.unwrap_or("default").to_owned()
         };
         let mode = value("--permission-mode=");
-        Settings { may_bypass: mode == BYPASS, mode, model: value("--model=") }
+        let may_bypass = mode == BYPASS || arguments.iter().any(|argument| argument == MAY_BYPASS);
+        Settings { may_bypass, mode, model: value("--model=") }
     }
 
     /// Answers a control request about the settings.
