@@ -131,7 +131,9 @@ fn read_change(body: SettingBody) -> Result<SettingChange, ApiError> {
             };
             Ok(SettingChange::Option { option: name("option", option)?, value })
         }
-        _ => Err(ApiError::bad_request("mode: the body must have either `mode`, or both `option` and `value`")),
+        _ => Err(ApiError::bad_request(
+            "mode: the body must have either `mode`, or both `option` and `value`",
+        )),
     }
 }
 

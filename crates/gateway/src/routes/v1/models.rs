@@ -160,7 +160,8 @@ pub(super) fn asked(gateway: &Gateway, name: Option<&str>) -> Result<Option<Stri
     }
     match (agent, model) {
         (DEFAULT, Some("")) => {
-            Err(ApiError::bad_request("model: the name of the model is missing; write AGENT/MODEL").into())
+            Err(ApiError::bad_request("model: the name of the model is missing; write AGENT/MODEL")
+                .into())
         }
         (DEFAULT, None | Some(DEFAULT | "default")) | ("default", None) => Ok(None),
         (DEFAULT, Some(model)) => Ok(Some(model.to_owned())),
