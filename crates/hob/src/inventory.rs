@@ -131,6 +131,12 @@ impl Inventory<'_> {
         let run = uuid::Uuid::new_v4().simple().to_string();
         // A crash may come before both databases have the new name, so until then the earlier ones count as well.
         let mut runs = self.runs();
+        if runs.is_empty() {
+            // Nothing is known after a restore, although the databases have names.
+            for path in [self.home.ledger(), self.home.memory()] {
+                runs.extend(hob_store::latest_run(&path, key, self.access())?);
+            }
+        }
         runs.push(run.clone());
         if let Err(error) = self.write_runs(&runs) {
             // The databases keep the name that they have, which the file knows.
