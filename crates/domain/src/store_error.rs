@@ -15,7 +15,10 @@ pub enum StoreError {
         "this node no longer has the session: another node took it over, or it was deleted; try again"
     )]
     Lost,
-    /// The store cannot be used: wrong key, damaged data.
+    /// The file of the store is damaged, or is not a database. A retry cannot succeed until it is replaced.
+    #[error("database error: {0}")]
+    Damaged(String),
+    /// The store cannot be used, or refuses this call.
     #[error("database error: {0}")]
     Failed(String),
 }
@@ -24,5 +27,10 @@ impl StoreError {
     /// Returns whether the same call may succeed later: another process is writing, the disk is full.
     pub fn is_temporary(&self) -> bool {
         matches!(self, StoreError::Unavailable(_))
+    }
+
+    /// Returns whether the store itself is at fault, so that the error says nothing about what was to be stored.
+    pub fn is_of_the_store(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_) | StoreError::Damaged(_))
     }
 }

@@ -109,7 +109,7 @@ impl From<StoreError> for ApiError {
                     "the database is unavailable; the request may or may not have taken effect";
                 ApiError::Busy { code: "store_unavailable", message: message.to_owned() }
             }
-            StoreError::Failed(inside) => ApiError::Internal(inside),
+            StoreError::Damaged(inside) | StoreError::Failed(inside) => ApiError::Internal(inside),
         }
     }
 }

@@ -195,7 +195,7 @@ impl Outbox {
                 // If the process is killed before this, the next start captures the turns again; the memory
                 // drops duplicates.
                 Ok(Ok(_)) => self.ledger.change_outbox(ids, OutboxChange::Stored).await?,
-                Ok(Err(error)) if error.is_temporary() => return Err(error),
+                Ok(Err(error)) if error.is_of_the_store() => return Err(error),
                 // One of them is refused, or takes too long. It must not block the others.
                 Ok(Err(_)) | Err(_) => {
                     let state = || FailedState::WaitsUntil(Instant::now());
@@ -226,7 +226,7 @@ impl Outbox {
         let why = self.failed.remove(&id).map(|item| item.why).unwrap_or_default();
         self.failed.insert(id, FailedItem { state: FailedState::IsTried, why });
         let (ledger, engine) = (self.ledger.clone(), self.engine.clone());
-        let deadline = self.times.alone * (earlier + 1);
+        let (deadline, together) = (self.times.alone * (earlier + 1), self.times.together);
         self.attempts.spawn(async move {
             let stored = AssertUnwindSafe(engine.capture(&principal, batch, Vec::new()));
             let result = match tokio::time::timeout(deadline, stored.catch_unwind()).await {
@@ -235,8 +235,8 @@ impl Outbox {
                     let done = ledger.change_outbox(vec![id], OutboxChange::Stored).await;
                     done.map_err(AttemptError::Store)
                 }
-                Ok(Ok(Err(error))) if error.is_temporary() => Err(AttemptError::Store(error)),
-                Ok(Ok(Err(error))) => Err(AttemptError::Item(error.to_string())),
+                Ok(Ok(Err(error))) if error.is_of_the_store() => Err(AttemptError::Store(error)),
+                Ok(Ok(Err(error))) => Err(blame(&engine, together, id, error.to_string()).await),
                 Err(_) => Err(AttemptError::Item("it takes too long".to_owned())),
             };
             Attempt { id, earlier, result }
@@ -275,12 +275,7 @@ impl Outbox {
         let detail =
             format!("turn {id} of the outbox could not be stored and was set aside: {why}");
         tracing::error!("{detail}");
-        let event = MaintenanceEvent { at: Timestamp::now(), kind: "set_aside".to_owned(), detail };
-        let noted = tokio::time::timeout(self.times.together, self.engine.note_event(event)).await;
-        let noted = noted.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable("the memory did not answer in time".to_owned()))
-        });
-        let noted = match noted {
+        let noted = match note(&self.engine, self.times.together, "set_aside", detail).await {
             Ok(()) => self.ledger.change_outbox(vec![id], OutboxChange::SetAside).await,
             Err(error) => Err(error),
         };
@@ -352,6 +347,28 @@ impl Outbox {
             }
         }
     }
+}
+
+/// Returns who is at fault that a turn was not stored: the turn, if the memory stores something else.
+async fn blame(engine: &Engine, within: Duration, id: i64, why: String) -> AttemptError {
+    let detail = format!("turn {id} of the outbox was not stored: {why}");
+    match note(engine, within, "not_stored", detail).await {
+        Ok(()) => AttemptError::Item(why),
+        Err(error) => AttemptError::Store(error),
+    }
+}
+
+/// Notes an event in the memory.
+async fn note(
+    engine: &Engine,
+    within: Duration,
+    kind: &str,
+    detail: String,
+) -> Result<(), StoreError> {
+    let event = MaintenanceEvent { at: Timestamp::now(), kind: kind.to_owned(), detail };
+    let noted = tokio::time::timeout(within, engine.note_event(event)).await;
+    let late = || StoreError::Unavailable("the memory did not answer in time".to_owned());
+    noted.unwrap_or_else(|_| Err(late()))
 }
 
 #[cfg(test)]

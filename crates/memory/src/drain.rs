@@ -218,8 +218,8 @@ impl Drain {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (why, is_files_fault) = match error {
             DrainError::File(why) => (why, true),
-            // A store that is locked or full says nothing about the file, which waits.
-            DrainError::Store(error) => (error.to_string(), !error.is_temporary()),
+            // A store that is locked, full or damaged says nothing about the file, which waits.
+            DrainError::Store(error) => (error.to_string(), !error.is_of_the_store()),
         };
         tracing::warn!(name, attempts, "a deferral file could not be drained: {why}");
         let attempts = if is_files_fault { attempts } else { attempts.min(MAX_RETRIES) };

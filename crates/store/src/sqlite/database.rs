@@ -187,6 +187,9 @@ impl Inner {
             StoreError::Failed(text) => {
                 StoreError::Failed(format!("{}: {text}", self.path.display()))
             }
+            StoreError::Damaged(text) => {
+                StoreError::Damaged(format!("{}: {text}", self.path.display()))
+            }
             other => other,
         }
     }

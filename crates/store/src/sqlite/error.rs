@@ -104,7 +104,7 @@ pub(crate) fn failed(error: rusqlite::Error) -> StoreError {
             StoreError::Unavailable(error.to_string())
         }
         Some(DatabaseCorrupt | NotADatabase) => {
-            StoreError::Failed(format!("the file is damaged ({error}); {NEXT_STEP}"))
+            StoreError::Damaged(format!("the file is damaged ({error}); {NEXT_STEP}"))
         }
         _ => StoreError::Failed(error.to_string()),
     }

@@ -359,6 +359,7 @@ fn kind(error: &StoreError) -> &'static str {
     match error {
         StoreError::Exists(_) => "it exists",
         StoreError::Unavailable(_) => "it is unavailable",
+        StoreError::Damaged(_) => "it is damaged",
         StoreError::Failed(_) => "it failed",
         StoreError::Lost => "it is lost",
     }
