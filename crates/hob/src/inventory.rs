@@ -24,6 +24,8 @@ struct Known {
     memory: Option<u64>,
     ledger_generation: u32,
     memory_generation: u32,
+    /// Whether the next server tries again what was set aside: a database was replaced since.
+    retries_set_aside: bool,
 }
 
 /// The inventory of a home.
@@ -128,6 +130,10 @@ impl Inventory<'_> {
     /// Begins a run of the server and a new generation of both databases: from now on, a database of a copy of this home
     /// that is used by itself is recognised.
     pub fn begin_run(&self, key: &DataKey) -> anyhow::Result<()> {
+        if let Err(error) = self.retry_set_aside(key) {
+            // The next start tries it again.
+            tracing::warn!(%error, "cannot try again to store the turns that were set aside");
+        }
         let run = uuid::Uuid::new_v4().simple().to_string();
         // A crash may come before both databases have the new name, so until then the earlier ones count as well.
         let mut runs = self.runs();
@@ -147,6 +153,16 @@ impl Inventory<'_> {
         let memory = hob_store::begin_run(&self.home.memory(), key, &run)?;
         self.write_runs(&[run])?;
         self.note_generations(key, ledger, memory)
+    }
+
+    /// Gives the turns that were set aside their attempts back if a database was replaced, which may have been at fault.
+    fn retry_set_aside(&self, key: &DataKey) -> anyhow::Result<()> {
+        let known = self.known()?.unwrap_or_default();
+        if known.retries_set_aside {
+            hob_store::retry_set_aside(&self.home.ledger(), key)?;
+            self.write(&Known { retries_set_aside: false, ..known })?;
+        }
+        Ok(())
     }
 
     /// Begins a new generation of both databases, by which an older copy is recognised from now on.
@@ -174,7 +190,8 @@ impl Inventory<'_> {
         // Without names the databases may have any.
         self.write_runs(&[])?;
         let path = self.path();
-        hob_files::write_over(&path, &serde_json::to_vec(&Known::default())?, 0o600)
+        let known = Known { retries_set_aside: true, ..Known::default() };
+        hob_files::write_over(&path, &serde_json::to_vec(&known)?, 0o600)
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -182,7 +199,7 @@ impl Inventory<'_> {
     pub fn reset_ledger(&self) -> anyhow::Result<()> {
         hob_store::forget_commits(&self.home.ledger())?;
         let known = self.known()?.unwrap_or_default();
-        self.write(&Known { ledger_generation: 0, ..known })
+        self.write(&Known { ledger_generation: 0, retries_set_aside: true, ..known })
     }
 
     /// Forgets what was in the memory, which is replaced by what could be salvaged of it. A crash may come before the new file
@@ -190,7 +207,12 @@ impl Inventory<'_> {
     pub fn reset_memory(&self) -> anyhow::Result<()> {
         hob_store::forget_commits(&self.home.memory())?;
         let known = self.known()?.unwrap_or_default();
-        self.write(&Known { memory: Some(0), memory_generation: 0, ..known })
+        self.write(&Known {
+            memory: Some(0),
+            memory_generation: 0,
+            retries_set_aside: true,
+            ..known
+        })
     }
 
     /// Fails if one of the databases was there and is not any more. Without an inventory, the other one knows it: a server

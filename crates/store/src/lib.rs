@@ -32,5 +32,5 @@ pub use sqlite::{
     GooseMessageRow, GooseSessionRow, MemoryMark, OpenError, OpencodeDatabase, OpencodePartRow,
     OpencodeSessionRow, ZedDatabase, ZedThreadRow, advance_generation, begin_run, copy_database,
     forget_commits, generation, inspect_database, is_behind, latest_run, memory_mark, noted_commit,
-    opens_with, rekey, verify_database,
+    opens_with, rekey, retry_set_aside, verify_database,
 };

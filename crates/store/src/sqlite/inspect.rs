@@ -151,6 +151,14 @@ pub fn begin_run(path: &Path, key: &DataKey, run: &str) -> Result<u32, OpenError
     })
 }
 
+/// Gives the turns of a ledger's outbox that were set aside their attempts back. Blocks.
+pub fn retry_set_aside(path: &Path, key: &DataKey) -> Result<u32, OpenError> {
+    advance(path, key, |transaction| {
+        let sql = "UPDATE outbox SET set_aside = 0, attempts = 0 WHERE set_aside <> 0";
+        transaction.execute(sql, []).map(drop)
+    })
+}
+
 /// Returns the latest run of a server on a file; `None` if there was none, or before its schema is migrated. Blocks.
 pub fn latest_run(path: &Path, key: &DataKey, access: Access) -> Result<Option<String>, OpenError> {
     let read = || {

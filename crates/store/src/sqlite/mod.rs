@@ -20,7 +20,7 @@ pub use error::OpenError;
 pub(crate) use error::{failed, open_error};
 pub use inspect::{
     DatabaseState, MemoryMark, advance_generation, begin_run, generation, inspect_database,
-    latest_run, memory_mark, verify_database,
+    latest_run, memory_mark, retry_set_aside, verify_database,
 };
 pub use records::{
     CursorChatDatabase, CursorDatabase, ForeignError, GooseDatabase, GooseMessageRow,
