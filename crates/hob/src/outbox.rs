@@ -237,7 +237,7 @@ impl Outbox {
                 }
                 Ok(Ok(Err(error))) if error.is_of_the_store() => Err(AttemptError::Store(error)),
                 Ok(Ok(Err(error))) => Err(blame(&engine, together, id, error.to_string()).await),
-                Err(_) => Err(AttemptError::Item("it takes too long".to_owned())),
+                Err(_) => Err(blame(&engine, together, id, "it takes too long".to_owned()).await),
             };
             Attempt { id, earlier, result }
         });
