@@ -6,10 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use hob_domain::memory::{MaintenanceEvent, Principal};
 use hob_domain::{StoreError, Timestamp};
 use hob_files::{owned, read_regular};
@@ -253,8 +255,13 @@ impl Drain {
 }
 
 impl FileDrain {
-    /// Stores the turns of a file and removes it.
+    /// Stores the turns of a file and removes it. A panic is the file's fault, and does not end the drain.
     async fn drain(&self, path: &Path, earlier: FileFailure) -> Result<(), DrainError> {
+        let drained = AssertUnwindSafe(self.store_and_remove(path, earlier)).catch_unwind().await;
+        drained.unwrap_or_else(|_| Err(DrainError::File("it ends with a panic".to_owned())))
+    }
+
+    async fn store_and_remove(&self, path: &Path, earlier: FileFailure) -> Result<(), DrainError> {
         let file = path.to_owned();
         let content = match on_file(move || read_regular(&file, MAX_FILE_BYTES)).await {
             Ok(content) => content,
