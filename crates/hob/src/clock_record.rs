@@ -56,8 +56,10 @@ impl ClockRecord {
     fn state(&self, uptime: Option<&Uptime>) -> ClockState {
         let passed = self.uptime.as_ref().and_then(|then| then.elapsed(uptime));
         let time = self.time.saturating_add(passed.unwrap_or_default()).unwrap_or(self.time);
+        // A machine may never run for as long as a jump ahead has to last, so what it lasted before counts.
         let ahead = self.ahead_secs.map(Duration::from_secs);
-        ClockState { time, ahead_for: ahead.zip(passed).map(|(ahead, passed)| ahead + passed) }
+        let ahead_for = ahead.map(|ahead| ahead.saturating_add(passed.unwrap_or_default()));
+        ClockState { time, ahead_for }
     }
 
     fn write(home: &Home, clock: &mut SteadyClock) -> anyhow::Result<()> {
@@ -117,8 +119,8 @@ mod tests {
         };
         check(None, uptime("a", 80), 1_000_030, None);
         check(Some(7), uptime("a", 80), 1_000_030, Some(37));
-        check(Some(7), uptime("b", 80), 1_000_000, None);
-        check(Some(7), uptime("a", 40), 1_000_000, None);
-        check(Some(7), None, 1_000_000, None);
+        check(Some(7), uptime("b", 80), 1_000_000, Some(7));
+        check(Some(7), uptime("a", 40), 1_000_000, Some(7));
+        check(Some(7), None, 1_000_000, Some(7));
     }
 }
