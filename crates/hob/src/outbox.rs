@@ -77,7 +77,10 @@ struct FailedItem {
 
 enum FailedState {
     WaitsUntil(Instant),
-    IsTried,
+    /// The attempts that were noted before this one.
+    IsTried {
+        earlier: u32,
+    },
 }
 
 /// An attempt to store an item alone that has ended.
@@ -122,7 +125,7 @@ impl Outbox {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 Some(attempt) = self.attempts.join_next() => self.finish(attempt).await,
-                () = stopping.cancelled() => return,
+                () = stopping.cancelled() => return self.end_attempts().await,
             }
         }
     }
@@ -138,6 +141,29 @@ impl Outbox {
         if tokio::time::timeout(LAST_DRAIN_DEADLINE, all).await.is_err() {
             tracing::warn!("some turns were not stored in the memory; the next start stores them");
         }
+        self.end_attempts().await;
+    }
+
+    /// Ends the attempts that are going on. They do not count: the server ends, whatever the turns are.
+    async fn end_attempts(&mut self) {
+        self.attempts.abort_all();
+        while let Some(attempt) = self.attempts.join_next().await {
+            // An attempt that failed by itself counts.
+            if let Ok(Attempt { id, result: Ok(()) | Err(AttemptError::Item(_)), .. }) = attempt {
+                self.failed.remove(&id);
+            }
+        }
+        let (ledger, failed) = (&self.ledger, &self.failed);
+        let notes = async {
+            for (id, item) in failed {
+                if let FailedState::IsTried { earlier } = item.state {
+                    lower_attempts(ledger.as_ref(), vec![*id], earlier).await;
+                }
+            }
+        };
+        if tokio::time::timeout(LAST_DRAIN_DEADLINE, notes).await.is_err() {
+            tracing::warn!("attempts to store turns that ended with the server count as failed");
+        }
     }
 
     /// Stores what is new, and begins attempts with what is due. Returns the number of items.
@@ -145,7 +171,7 @@ impl Outbox {
         let now = Instant::now();
         let is_waiting = |(_, item): &(&i64, &FailedItem)| match item.state {
             FailedState::WaitsUntil(due) => due > now,
-            FailedState::IsTried => true,
+            FailedState::IsTried { .. } => true,
         };
         let waiting: Vec<i64> = self.failed.iter().filter(is_waiting).map(|(id, _)| *id).collect();
         let items = self.ledger.outbox(MAX_BATCH_ITEMS, &waiting).await?;
@@ -195,7 +221,12 @@ impl Outbox {
                 // If the process is killed before this, the next start captures the turns again; the memory
                 // drops duplicates.
                 Ok(Ok(_)) => self.ledger.change_outbox(ids, OutboxChange::Stored).await?,
-                Ok(Err(error)) if error.is_of_the_store() => return Err(error),
+                Ok(Err(error)) if error.is_of_the_store() => {
+                    if self.are_left {
+                        lower_attempts(self.ledger.as_ref(), ids, 0).await;
+                    }
+                    return Err(error);
+                }
                 // One of them is refused, or takes too long. It must not block the others.
                 Ok(Err(_)) | Err(_) => {
                     let state = || FailedState::WaitsUntil(Instant::now());
@@ -224,7 +255,7 @@ impl Outbox {
         };
         self.ledger.change_outbox(vec![id], OutboxChange::Attempts(earlier + 1)).await?;
         let why = self.failed.remove(&id).map(|item| item.why).unwrap_or_default();
-        self.failed.insert(id, FailedItem { state: FailedState::IsTried, why });
+        self.failed.insert(id, FailedItem { state: FailedState::IsTried { earlier }, why });
         let (ledger, engine) = (self.ledger.clone(), self.engine.clone());
         let (deadline, together) = (self.times.alone * (earlier + 1), self.times.together);
         self.attempts.spawn(async move {
@@ -253,10 +284,7 @@ impl Outbox {
                 return;
             }
             Err(AttemptError::Store(error)) => {
-                let note = OutboxChange::Attempts(earlier);
-                if let Err(error) = self.ledger.change_outbox(vec![id], note).await {
-                    tracing::error!(%error, "failed to note an attempt");
-                }
+                lower_attempts(self.ledger.as_ref(), vec![id], earlier).await;
                 (earlier, error.to_string())
             }
             Err(AttemptError::Item(why)) => (earlier + 1, why),
@@ -346,6 +374,13 @@ impl Outbox {
                 alone()
             }
         }
+    }
+}
+
+/// Notes the number of attempts without those that say nothing about the items.
+async fn lower_attempts(ledger: &dyn LedgerStore, ids: Vec<i64>, attempts: u32) {
+    if let Err(error) = ledger.change_outbox(ids, OutboxChange::Attempts(attempts)).await {
+        tracing::error!(%error, "failed to note the attempts to store turns");
     }
 }
 
