@@ -4,13 +4,16 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hob_agents::AGENT_HOME_VARIABLE;
 use hob_files::{Folder, owned};
 
 /// How long a command waits for another one that migrates a database.
-const MIGRATION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the server, or a command that must not run next to it, waits for a command that migrates a database.
+const SERVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most entries of an agent's folder that are looked at.
 const MAX_FOLDER_NAMES: usize = 10_000;
 
@@ -236,7 +239,7 @@ impl Home {
     /// Removes temporary files that killed processes left.
     pub fn remove_temporary_files(&self) {
         for folder in [self.root.clone(), self.deferred(), self.capture_state()] {
-            hob_files::remove_temporaries(&folder, std::time::Duration::from_secs(60));
+            hob_files::remove_temporaries(&folder, Duration::from_secs(60));
         }
         self.remove_unfinished_copies();
         if let Err(error) = self.remove_temporary_files_of_agents()
@@ -248,7 +251,7 @@ impl Home {
 
     /// Removes copies of databases that an interrupted backup or restore left.
     fn remove_unfinished_copies(&self) {
-        let day = std::time::Duration::from_secs(24 * 3600);
+        let day = Duration::from_secs(24 * 3600);
         for entry in owned::entries(&self.root) {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_copy = ["backup-", "restore-"].iter().any(|prefix| name.starts_with(prefix));
@@ -281,7 +284,7 @@ impl Home {
     /// Removes the capture state of transcripts that have not grown for a month. If one grows after
     /// all, it is read again from the start, and nothing is stored twice.
     pub fn remove_old_capture_states(&self) {
-        let month = std::time::Duration::from_secs(30 * 24 * 3600);
+        let month = Duration::from_secs(30 * 24 * 3600);
         for entry in owned::entries(self.capture_state()) {
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > month) {
@@ -313,17 +316,14 @@ impl Home {
     }
 
     /// Locks the stores for a migration. Waits up to `timeout` for the commands that use them.
-    pub fn lock_store_exclusively(
-        &self,
-        timeout: std::time::Duration,
-    ) -> anyhow::Result<StoreLock> {
+    pub fn lock_store_exclusively(&self, timeout: Duration) -> anyhow::Result<StoreLock> {
         let file = self.open_store_lock()?;
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(StoreLock { _file: file }),
                 Err(fs::TryLockError::WouldBlock) if began.elapsed() < timeout => {
-                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(fs::TryLockError::WouldBlock) => {
                     anyhow::bail!(
@@ -347,46 +347,42 @@ impl Home {
     /// Takes the serve lock for a command that migrates a database, without naming this process as the server. Returns `None`
     /// if a server runs. Waits for another command that migrates.
     pub fn lock_for_migration(&self) -> anyhow::Result<Option<ServeLock>> {
+        Ok(self.lock_within(MIGRATION_TIMEOUT)?.ok().map(|file| ServeLock { _file: file }))
+    }
+
+    /// Takes the serve lock, which at most one process per home has. The operating system releases
+    /// it when the process ends, even after `kill -9`. Waits for a command that migrates a database.
+    pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, LockHolder>> {
+        let mut file = match self.lock_within(SERVE_TIMEOUT)? {
+            Ok(file) => file,
+            Err(holder) => return Ok(Err(holder)),
+        };
+        file.set_len(0)?;
+        file.rewind()?;
+        write!(file, "{}", std::process::id())?;
+        Ok(Ok(ServeLock { _file: file }))
+    }
+
+    /// Locks the file of the serve lock. Waits as long as it names no live process: a command that migrates a database has
+    /// the lock without its name, and a server writes its own after it has locked the file.
+    fn lock_within(&self, timeout: Duration) -> anyhow::Result<Result<File, LockHolder>> {
         let path = self.lock();
         let mut file = owned::open_or_create(&path, 0o600)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        let deadline = std::time::Instant::now() + MIGRATION_TIMEOUT;
+        let deadline = Instant::now() + timeout;
         loop {
             match try_lock(&mut file) {
-                Ok(()) => return Ok(Some(ServeLock { _file: file })),
+                Ok(()) => return Ok(Ok(file)),
                 Err(fs::TryLockError::WouldBlock) => {}
                 Err(fs::TryLockError::Error(error)) => {
                     return Err(error).with_context(|| format!("cannot lock {}", path.display()));
                 }
             }
-            if self.serving_pid().is_some() || std::time::Instant::now() >= deadline {
-                return Ok(None);
+            let pid = self.serving_pid();
+            if pid.is_some() || Instant::now() >= deadline {
+                return Ok(Err(LockHolder { pid }));
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    }
-
-    /// Takes the serve lock, which at most one process per home has. The operating system releases
-    /// it when the process ends, even after `kill -9`.
-    pub fn take_lock(&self) -> anyhow::Result<Result<ServeLock, LockHolder>> {
-        let path = self.lock();
-        let mut file = owned::open_or_create(&path, 0o600)
-            .with_context(|| format!("cannot open {}", path.display()))?;
-        match try_lock(&mut file) {
-            Ok(()) => {
-                file.set_len(0)?;
-                file.rewind()?;
-                write!(file, "{}", std::process::id())?;
-                Ok(Ok(ServeLock { _file: file }))
-            }
-            Err(fs::TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text)?;
-                Ok(Err(LockHolder { pid: text.trim().parse().ok() }))
-            }
-            Err(fs::TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("cannot lock {}", path.display()))
-            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
@@ -412,7 +408,7 @@ fn try_lock(file: &mut File) -> Result<(), fs::TryLockError> {
         if pid.is_none_or(|pid| hob_child::tree::process(pid).is_some_and(|found| !found.zombie)) {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     file.try_lock()
 }
@@ -437,6 +433,7 @@ pub struct ServeLock {
 /// The process that has the serve lock.
 #[derive(Debug)]
 pub struct LockHolder {
+    /// `None` if it is not known to be a server: another command has the lock for too long.
     pub pid: Option<u32>,
 }
 
@@ -461,7 +458,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::new(folder.path().join("home"));
         home.prepare().unwrap();
-        let soon = std::time::Duration::from_millis(50);
+        let soon = Duration::from_millis(50);
         let (one, two) = (home.share_store().unwrap(), home.share_store().unwrap());
         assert!(home.lock_store_exclusively(soon).is_err());
         drop((one, two));

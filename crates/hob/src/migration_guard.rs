@@ -118,8 +118,11 @@ mod tests {
         let home = Home::new(folder.path().to_owned());
         let lock = home.lock_for_migration().unwrap().expect("nobody serves this home");
         assert_eq!(home.serving_pid(), None, "a command that migrates is no server");
-        assert!(home.take_lock().unwrap().is_err());
+        let server = std::thread::spawn({
+            let home = home.clone();
+            move || home.take_lock().unwrap().is_ok()
+        });
         drop(lock);
-        assert!(home.take_lock().unwrap().is_ok());
+        assert!(server.join().unwrap(), "a server waits for the migration");
     }
 }

@@ -34,13 +34,19 @@ pub struct Context {
 
 impl Context {
     /// Locks the home for a command that must not run next to `hob serve`. If a server is running,
-    /// prints its pid and returns `None`.
+    /// or another command for too long, says so and returns `None`.
     pub fn lock_home(&self) -> anyhow::Result<Option<ServeLock>> {
         Ok(match self.settings.home.take_lock()? {
             Ok(lock) => Some(lock),
             Err(holder) => {
-                let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-                errln!("hob: the server is running (pid {pid}); run `hob stop` first");
+                match holder.pid {
+                    Some(pid) => {
+                        errln!("hob: the server is running (pid {pid}); run `hob stop` first");
+                    }
+                    None => errln!(
+                        "hob: another hob command is using the databases; try again when it is done"
+                    ),
+                }
                 None
             }
         })

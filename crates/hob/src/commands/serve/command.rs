@@ -63,8 +63,13 @@ pub fn run(context: &Context, _args: &Args) -> anyhow::Result<Exit> {
     let _lock = match settings.home.take_lock()? {
         Ok(lock) => lock,
         Err(holder) => {
-            let pid = holder.pid.map_or("unknown".to_owned(), |pid| pid.to_string());
-            errln!("hob: already running on {} (pid {pid})", settings.home.root().display());
+            let home = settings.home.root().display();
+            match holder.pid {
+                Some(pid) => errln!("hob: already running on {home} (pid {pid})"),
+                None => errln!(
+                    "hob: another hob command is using the databases in {home}; try again when it is done"
+                ),
+            }
             return Ok(Exit::WrongState);
         }
     };
