@@ -124,14 +124,30 @@ async fn turn_at_which_servers_end_is_set_aside() {
     assert!(memory.events_of("set_aside")[0].contains("the server ended"));
 }
 
-/// A store that cannot be used for a while says nothing about a turn.
+/// A store that cannot be used says nothing about a turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_wait_for_a_busy_store() {
+async fn turns_wait_for_a_busy_or_damaged_store() {
+    for prompt in ["[[busy]]", "[[damaged]]"] {
+        let setup = Setup::new();
+        setup.add(prompt).await;
+        let memory = setup.memory.clone();
+        run_until(setup.outbox(TIMES), "many attempts were made", || memory.calls().len() > 12)
+            .await;
+        assert_eq!(memory.events_of("set_aside"), [""; 0]);
+        let waiting = setup.waiting();
+        assert!(waiting.len() == 1 && waiting[0].1 <= 2, "{waiting:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempt_that_a_stop_ends_does_not_count() {
     let setup = Setup::new();
-    setup.add("[[busy]]").await;
-    let memory = setup.memory.clone();
-    run_until(setup.outbox(TIMES), "many attempts were made", || memory.calls().len() > 12).await;
-    assert_eq!(memory.events_of("set_aside"), [""; 0]);
-    let waiting = setup.waiting();
-    assert!(waiting.len() == 1 && waiting[0].1 <= 2, "{waiting:?}");
+    setup.add("[[hang]]").await;
+    let stopping = CancellationToken::new();
+    let outbox = setup.outbox(OutboxTimes { alone: HOUR, ..TIMES });
+    let running = tokio::spawn(outbox.drain(stopping.clone()));
+    wait_until("it is tried alone", || (setup.waiting()[0].1 == 2).then_some(()));
+    stopping.cancel();
+    running.await.unwrap();
+    assert_eq!(setup.waiting(), [("[[hang]]".to_owned(), 1)]);
 }

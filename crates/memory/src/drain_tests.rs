@@ -68,6 +68,18 @@ async fn file_that_takes_too_long_is_set_aside_and_holds_no_others_back() {
     assert_eq!(setup.memory.calls().len(), 2 + MAX_RETRIES as usize);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_whose_work_panics_is_set_aside_and_does_not_end_the_drain() {
+    let setup = Setup::new();
+    setup.add("bad-1.jsonl", "[[panic]]");
+    setup.add("good-1.jsonl", "good");
+    let aside = format!("bad-1{FAILED_SUFFIX}");
+    setup.run_until(HOUR, "it is set aside", || setup.names() == [aside.clone()]).await;
+    assert_eq!(setup.memory.stored(), ["good"]);
+    let events = setup.memory.events_of("set_aside");
+    assert!(events.len() == 1 && events[0].contains("panic"), "{events:?}");
+}
+
 /// After its first attempt a file is tried next to the others, which do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_at_which_servers_end_is_set_aside() {

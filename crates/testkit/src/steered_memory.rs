@@ -1,5 +1,6 @@
 //! A store of the memory that is steered by words in the texts of turns: `[[refuse]]` is refused, `[[hang]]` is never
-//! answered, `[[busy]]` is refused for now. It keeps the texts of all others. What a test does not need is refused.
+//! answered, `[[busy]]` is refused for now, `[[damaged]]` finds the file damaged, `[[panic]]` panics. It keeps the texts of
+//! all others. What a test does not need is refused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -60,6 +61,10 @@ impl SteeredMemory {
         if has("[[busy]]") {
             return Err(StoreError::Unavailable("busy".to_owned()));
         }
+        if has("[[damaged]]") {
+            return Err(StoreError::Damaged("damaged".to_owned()));
+        }
+        assert!(!has("[[panic]]"), "a turn asks for a panic");
         if has("[[refuse]]") {
             return Err(StoreError::Failed("refused".to_owned()));
         }
