@@ -70,7 +70,7 @@ impl Engine {
         };
         match self.inner.store.remask(changes.clone()).await {
             Ok(()) => {}
-            Err(error) if error.is_temporary() => return Err(error),
+            Err(error) if error.is_of_the_store() => return Err(error),
             Err(_) => self.remask_each(changes, &mut failed).await?,
         }
         if let Some((seq, why)) = failed.first() {
@@ -139,7 +139,7 @@ impl Engine {
             let seq = change.seq;
             match self.inner.store.remask(vec![change]).await {
                 Ok(()) => {}
-                Err(error) if error.is_temporary() => return Err(error),
+                Err(error) if error.is_of_the_store() => return Err(error),
                 Err(error) => failed.push((seq, error.to_string())),
             }
         }
