@@ -124,10 +124,13 @@ pub struct MemoryMark {
     pub generation: u32,
 }
 
-/// Returns how far a memory has come. Blocks.
+/// Returns how far a memory has come. Another process may just be creating it: it has no tables then. Blocks.
 pub fn memory_mark(path: &Path, key: &DataKey, access: Access) -> Result<MemoryMark, OpenError> {
     let read = || {
         let connection = connect_with(path, key, access)?;
+        if migrations::version(&connection)? == 0 {
+            return Ok(MemoryMark { turns: 0, generation: 0 });
+        }
         let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'turns'";
         let turns: i64 = connection.query_row(sql, [], |row| row.get(0))?;
         Ok(MemoryMark { turns: turns.cast_unsigned(), generation: read_number(&connection)? })
@@ -187,4 +190,20 @@ fn advance(
         Ok(next)
     };
     advance().map_err(|error| open_error(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_another_process_is_creating_holds_no_turns() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, key) = (folder.path().join("memory.db"), DataKey::from_bytes([7; 32]));
+        let creating =
+            connect(&path, &key, OpenFlags::SQLITE_OPEN_CREATE, Duration::from_secs(1)).unwrap();
+        creating.execute_batch("CREATE TABLE other (id INTEGER)").unwrap();
+        let mark = memory_mark(&path, &key, Access::ReadWrite).unwrap();
+        assert_eq!(mark, MemoryMark { turns: 0, generation: 0 });
+    }
 }
