@@ -80,12 +80,9 @@ impl AgentSettings {
         current
     }
 
-    /// Returns the models of the agent's option, or those that it lists beside its options.
+    /// Returns the models of the agent's option. Without one, those that it lists beside its options.
     pub fn models(&self) -> Vec<String> {
         let state = self.state();
-        if !state.listed_models.is_empty() {
-            return state.listed_models.clone();
-        }
         let options = state.config_options.as_array().into_iter().flatten();
         let offered = options.filter(|option| option["id"] == MODEL_OPTION);
         // Values may be in groups.
@@ -94,7 +91,9 @@ impl AgentSettings {
             true => list(&entry),
             false => vec![entry],
         });
-        entries.filter_map(|entry| entry["value"].as_str().map(str::to_owned)).collect()
+        let models: Vec<String> =
+            entries.filter_map(|entry| entry["value"].as_str().map(str::to_owned)).collect();
+        if models.is_empty() { state.listed_models.clone() } else { models }
     }
 
     pub(super) fn set_modes(&self, modes: Value) {

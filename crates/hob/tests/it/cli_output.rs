@@ -186,7 +186,7 @@ fn sessions_and_logs_have_relative_times_and_short_ids_on_a_terminal() {
     let note = json_of(&home.run(&["remember", "--json", "the lamp is green"]));
     let record = note["record_id"].as_str().unwrap();
     let forgot = on_terminal(home.command(&["forget", "--yes", &record[..8]]), "");
-    let undo = format!("erased in 24 h, and until then `hob forget --undo {}`", &record[..12]);
+    let undo = format!("erased in 24 h, and until then `hob forget --undo {record}`");
     assert!(forgot.contains(&undo), "{forgot:?}");
     drop(server);
 }
