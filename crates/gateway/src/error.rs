@@ -63,8 +63,6 @@ pub(crate) enum ApiError {
     TooLarge(String),
     /// 415. The text names the header.
     UnsupportedMedia(&'static str),
-    /// 501. The text says what Hob does not do.
-    NotImplemented(&'static str),
     /// 507. There is no room for the upload.
     NoRoom { code: &'static str, message: String },
     /// 429. The caller may retry after `retry_after`.
@@ -190,9 +188,6 @@ impl IntoResponse for ApiError {
             }
             ApiError::UnsupportedMedia(message) => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message.to_owned())
-            }
-            ApiError::NotImplemented(message) => {
-                (StatusCode::NOT_IMPLEMENTED, "not_implemented", message.to_owned())
             }
             ApiError::SlowBody => (
                 StatusCode::REQUEST_TIMEOUT,

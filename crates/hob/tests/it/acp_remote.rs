@@ -333,7 +333,7 @@ fn requests_in_another_form_are_refused_as_the_protocol_says() {
     };
     assert_error(&post("text/plain", &message), 415, "unsupported_media_type", "Content-Type");
     assert_eq!(post("application/json; charset=utf-8", &message).status, 202);
-    assert_error(&post("application/json", &json!([message])), 501, "not_implemented", "batches");
+    assert_error(&post("application/json", &json!([message])), 400, "bad_request", "batches");
 }
 
 #[test]

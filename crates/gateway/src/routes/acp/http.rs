@@ -136,7 +136,6 @@ pub(crate) async fn get(
     (status = 415, description = "Content-Type is something else than application/json.", body = ErrorBody),
     (status = 429, description = "The app has too many connections; see Retry-After.", body = ErrorBody),
     (status = 500, description = "Internal error; see Hob's log.", body = ErrorBody),
-    (status = 501, description = "The body is a batch of messages.", body = ErrorBody),
 ))]
 pub(crate) async fn post(
     State(gateway): State<Arc<Gateway>>,
@@ -153,7 +152,7 @@ pub(crate) async fn post(
     let limit = gateway.limits.max_body_bytes;
     let (bytes, _permit) = receive_bytes(request.into_body(), limit, &slot).await?;
     if bytes.trim_ascii_start().starts_with(b"[") {
-        return Err(ApiError::NotImplemented("the body must be one message: Hob takes no batches"));
+        return Err(ApiError::bad_request("the body must be one message: Hob takes no batches"));
     }
     let message: Value = parse(&bytes)?;
     if message["method"] == "initialize" {

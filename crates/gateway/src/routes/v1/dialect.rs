@@ -268,7 +268,6 @@ impl From<ApiError> for Problem {
             | ApiError::BadOrigin
             | ApiError::NotAcceptable(_)
             | ApiError::UnsupportedMedia(_)
-            | ApiError::NotImplemented(_)
             | ApiError::NoRoom { .. }
             | ApiError::Turn { .. }
             | ApiError::Run(..)) => Problem::internal(&format!("{other:?}")),
