@@ -27,8 +27,8 @@ Always exits with code 0, within 2 seconds (setting `memory.hook_timeout_secs`).
 
 To store past transcripts by hand, use `hob import`.")]
 pub struct Args {
-    /// If the server is not running, save the turns to a file, which the server stores later. Without this option they are
-    /// then written to the database directly. The command never starts a process, with or without the option.
+    /// If the server is not running, save the turns to a file, which the server stores later, instead of writing them to the
+    /// database directly. The command never starts a process, with or without this option.
     #[arg(long)]
     no_spawn: bool,
     /// Session ID [default: the one in the transcript]

@@ -170,7 +170,7 @@ settings! {
     }
     roots: Vec<PathBuf> {
         key: "sessions.roots", default: "",
-        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. The `cwd` of an app's session can never be your home folder itself, or a folder in it whose name begins with a dot. The `cwd` of your own sessions can never be a folder that holds credentials or settings (such as `~/.ssh`). To allow such a folder all the same, list it under `writable` in the agent's `[agents.NAME]` table. In the environment variable, colons separate the folders.",
+        help: "Folders (absolute paths) that an app's `cwd` must be inside. If empty, apps cannot choose a `cwd`, and each session works in its own folder. Unless a folder is listed under `writable` in the agent's `[agents.NAME]` table, the `cwd` of an app's session cannot be your home folder itself or a folder in it whose name begins with a dot, and the `cwd` of your own sessions cannot be a folder that holds credentials or settings (such as `~/.ssh`). In the environment variable, colons separate the folders.",
     }
     default_agent: AgentReference {
         key: "sessions.default_agent", default: "claude",
