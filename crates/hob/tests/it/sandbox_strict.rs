@@ -44,7 +44,7 @@ fn strict_sandbox_refuses_to_run_without_namespaces() {
         assert_eq!(run.status, 502, "{agent}: {}", run.text);
         assert!(run.text.contains(lacks) && run.text.contains("hob doctor"), "{}", run.text);
     }
-    // What demands less has what there is.
+    // The default sandbox uses the layers that the machine has.
     let id = client.session();
     assert_eq!(client.ask(&id, "[[say hello]]"), "hello");
     let sandbox = client.describe(&id)["sandbox"].clone();
